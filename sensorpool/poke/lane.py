@@ -36,7 +36,6 @@ class Work:
 
     op_classpath: str
     began: float  # when the poke that goes on began, by the monotonic clock
-    size: int = 1  # how many pokes it was made of
     is_quick = False  # whether its pokes are known to be quick: more threads would not make them faster
 
     @property

@@ -20,13 +20,12 @@ from sensorpool.poke.fork_guard import FORKED, end_copy
 from sensorpool.poke.lane import Lane, Undecided, Work, drained
 from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.slots import Slots
-from sensorpool.poke.tools import QUICK, overran
+from sensorpool.poke.tools import overran
 from sensorpool.poke.unit import PokeUnit
 
 BATCH = 64  # pokes of a quick class that a thread takes up at once
 _INSTANT = 1e-3  # seconds: a poke that found nothing and took no longer needs no report of its own
 _NOT_LANDED = Outcome.NOT_LANDED
-_TELLS = 0.0005  # seconds, after which the number of pokes tells how quick they are
 _HOLDS_UP = 0.01  # seconds after which the units behind a slow poke go to other threads
 
 log = logger(__name__)
@@ -39,14 +38,13 @@ class QuickBatch(Work):
     a slow one.
     """
 
-    __slots__ = ("_poking", "_reports", "_waiting", "began", "op_classpath", "size")
+    __slots__ = ("_poking", "_reports", "_waiting", "began", "op_classpath")
 
     is_quick = True
 
     def __init__(self, units: Iterable[PokeUnit]) -> None:
         self.began = 0.0
         self._waiting = deque(units)
-        self.size = len(self._waiting)
         self.op_classpath = self._waiting[0].op_classpath
         self._poking: PokeUnit | None = None
         self._reports: list[Report] = []
@@ -113,10 +111,8 @@ class ThreadLane(Lane[Work]):
         super().__init__(slots, poke_timeout, reusable)
         self._runners: set[_Runner] = set()
         self._lock = threading.Lock()
-        self._looked_at = time.monotonic()
-        self._begun = 0  # pokes since then; one that two threads count at once may be lost
         self._is_waking = False  # whether a thread was told to take work, and has not come yet
-        self._went_through_at = 0.0  # when `supervise` last looked at the pokes that go on
+        self._looked_at = 0.0  # when `supervise` last looked at the pokes that go on
 
     def put(self, works: Iterable[Work]) -> None:
         """Queue work, and make sure that a thread takes it up."""
@@ -124,34 +120,28 @@ class ThreadLane(Lane[Work]):
         self.supervise()
 
     def supervise(self) -> None:
-        """Give up the threads whose poke overran; add a thread if work waits and no quick pokes are being made."""
-        now = time.monotonic()
+        """Take back the units behind slow pokes, give up the threads whose poke overran, and add one if none moves."""
         self._slots.look()
-        if now - self._went_through_at >= _HOLDS_UP:
-            self._went_through_at = now
-            self._go_through(now)
-        with self._lock:
-            busy = len(self._runners)
-        since = now - self._looked_at
-        if busy and since < _TELLS:
+        now = time.monotonic()
+        if now - self._looked_at < _HOLDS_UP and self._runners:
             return
-        begun, self._looked_at, self._begun = self._begun, now, 0
-        if busy and begun * QUICK > since * busy:
-            return  # quick pokes do not wait for answers: more threads would not make them faster
-        if self._waiting.takeable:
-            self._wake()
-
-    def _go_through(self, now: float) -> None:
-        """Take the units behind slow pokes back; give up the threads whose poke overran."""
+        self._looked_at = now
         with self._lock:
             runners = list(self._runners)
+        moves = False
         for runner in runners:
             work = runner.work
-            if work is not None and now - work.began > _HOLDS_UP:
-                if rest := list(work.rest()):
-                    self._waiting.put(rest)
-                if now - work.began > self._poke_timeout:
-                    self._give_up(runner, now)
+            if work is None:
+                continue
+            if now - work.began <= _HOLDS_UP:
+                moves = True
+                continue
+            if rest := list(work.rest()):
+                self._waiting.put(rest)
+            if now - work.began > self._poke_timeout:
+                self._give_up(runner, now)
+        if not moves and self._waiting.takeable:
+            self._wake()
 
     @property
     def idle(self) -> bool:
@@ -202,7 +192,6 @@ class ThreadLane(Lane[Work]):
                     self._wake()
                     used = time.thread_time()  # what that took is not the poke's
                 work.began = monotonic()
-                self._begun += work.size
                 runner.work = work
                 try:
                     reports = Context().run(work.poke)
