@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from sensorpool.client.sensor_object import describe, path_of
 from sensorpool.config.defaults import PATH_SENSOR
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
@@ -21,7 +22,7 @@ from sensorpool.model.location import location_named
 from sensorpool.model.usual_landing import family_code
 from sensorpool.model.values import LONGEST_SPAN, Key, Milliseconds, Registration
 from sensorpool.model.words import nearest
-from sensorpool.poke.classes import Classes, SensorClass, describe, path_of
+from sensorpool.poke.classes import Classes, SensorClass
 from sensorpool.publish import canvas
 
 KEY_LENGTH = 250

@@ -21,9 +21,8 @@ from sensorpool.instrumentation import alive, logs
 from sensorpool.instrumentation.garbage import SELDOM
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
-from sensorpool.poke import memory_limit
-from sensorpool.poke.bounded_output import Bounded
 from sensorpool.poke.patches import refuse_patched
+from sensorpool.poke.process_bounds import BoundedOutput, limit_memory
 from sensorpool.publish import wire
 from sensorpool.publish.application import ignored_variables
 from sensorpool.service import child_limits, dead_children
@@ -212,8 +211,8 @@ def _on_child_start(**_: Any) -> None:
             os.setsid()  # a poke that signals the group of its process must not end the worker
         # a job's objects live as long as the job: a garbage collection every 700 objects would cost a tenth of its time
         gc.set_threshold(*SELDOM)
-        memory_limit.limit(runtime.settings.poke_memory, threads=4 * runtime.settings.poke_concurrency)
-        sys.stdout, sys.stderr = Bounded(sys.stdout), Bounded(sys.stderr)
+        limit_memory(runtime.settings.poke_memory, threads=4 * runtime.settings.poke_concurrency)
+        sys.stdout, sys.stderr = BoundedOutput(sys.stdout), BoundedOutput(sys.stderr)
         logs.keep_others()
         child_limits.look_after(runtime.child_limits, runtime.is_worn)
         child_limits.drop_soft_limit()

@@ -25,9 +25,8 @@ from sensorpool.model.trouble import HEALTHY
 from sensorpool.model.values import DueGroup, JobResult, Report, ShardRange
 from sensorpool.poke.child import Suspect
 from sensorpool.poke.isolated_lane import IsolatedLane
+from sensorpool.poke.lane import drained
 from sensorpool.poke.poking import Poking
-from sensorpool.poke.queues import drained
-from sensorpool.poke.renewal import Renewal
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import loading
 from sensorpool.store.database import Database
@@ -79,7 +78,8 @@ class Background:
         self._clock = clock
         self._finisher = finisher
         self._rest = rest
-        self._renewal = Renewal(settings.heartbeat)
+        self._heartbeat = settings.heartbeat  # seconds
+        self._renew_at = 0.0  # when all notes are written again, by the monotonic clock
         self._waits: dict[int, _Waits] = {}  # by the id of the group
         self._offered: set[int] = set()  # the groups of these that the lanes have taken
         self._stale: set[ShardRange] = set()  # whose note is to be written
@@ -179,7 +179,9 @@ class Background:
             except Exception:
                 log.exception("results of pokes are lost; their groups are due again")
             with suppress(Unreachable):
-                self._renewal.if_due(lambda: self._stale.update(self._ranges()))
+                if (now := time.monotonic()) >= self._renew_at:
+                    self._renew_at = now + self._heartbeat
+                    self._stale.update({each.batch.shard_range for each in list(self._waits.values())})
                 for shard_range in list(self._stale):
                     self._note(shard_range)
             if self._thread.wait(_LOOK_EVERY):
@@ -191,8 +193,12 @@ class Background:
             was_idle, before = poking.is_idle, set(poking.outstanding)
             try:
                 self._finish(each_report(poking.step()))
-                # their shared call was slow: each needs a poke of its own
-                self._give_back([unit.group.id for unit in poking.take_returned()])
+                undecided = poking.take_undecided()  # by a slow shared call
+                again = [unit.group.id for unit in undecided]
+                if ended is None:
+                    poking.put(undecided, again)
+                else:  # a job asks their budgets
+                    self._give_back(again)
                 if was_idle and (lost := poking.forget_lost()):
                     log.warning("an error kept groups from being poked; they are due again", groups=len(lost))
                     self._forget(lost)
@@ -249,9 +255,6 @@ class Background:
                 self._offered.discard(group_id)
                 if (found := self._waits.pop(group_id, None)) is not None:
                     self._stale.add(found.batch.shard_range)
-
-    def _ranges(self) -> set[ShardRange]:
-        return {each.batch.shard_range for each in list(self._waits.values())}
 
     def _note(self, shard_range: ShardRange) -> None:
         """Write the note of a range.

@@ -74,7 +74,7 @@ def poke(tools: Tools, held: Acquired, batch: Batch, units: list[PokeUnit]) -> P
         dispatch.flush()  # the steps before may have left facts
         return Poked()
     tools.watchdog.guard()
-    poking = tools.poker.begin(batch.moment.at, tools.budgets.covers if tools.budgets else None)
+    poking = tools.poker.begin(batch.moment.at)
     try:
         return dispatch.poke_in_turn(poking)
     except BaseException:
@@ -142,13 +142,13 @@ class _Dispatch:
             self._hand_over(poking)
             seen = poking.step()
             self._take(seen)
-            returned = self._take_back(poking)
+            undecided = self._take_back(poking)
             if batch.facts and (here - flushed_at >= FLUSH_EVERY or len(batch.facts) >= GROUPS):
                 self.flush()
                 flushed_at = time.monotonic()
-            if not (seen or returned) and poking.is_held_up(patience):
+            if not (seen or undecided) and poking.is_held_up(patience):
                 break
-            wait = _wait_after(seen) if seen or returned else min(wait * 1.5, _WAITS[1])
+            wait = _wait_after(seen) if seen or undecided else min(wait * 1.5, _WAITS[1])
             if poking.outstanding or self._budgets is not None:
                 time.sleep(wait)
         waiting = poking.withdraw()
@@ -212,16 +212,15 @@ class _Dispatch:
 
     def _most_of(self, op_classpath: str) -> int:
         """Return how many groups of a class are handed over in one go: full calls, where one call answers many."""
-        return _MOST_AT_ONCE if self._tools.poker.is_bulk(op_classpath) else self._chunk
+        return _MOST_AT_ONCE if self._tools.poker.shared_calls.is_bulk(op_classpath) else self._chunk
 
     def _ask_budgets(self, units: Sequence[PokeUnit]) -> JobBudgets:
         tools, now = self._tools, self._batch.moment.now
         for op_classpath in {unit.op_classpath for unit in units}:
             tools.poker.imports.find(op_classpath)  # whether one call answers many is known of an imported class
         asker, since = str(self._batch.shard_range), self._held.state.left_since
-        return JobBudgets(
-            tools.budgets, tools.budgets_left, asker, now, since, lambda unit: tools.poker.call_of(unit, now)
-        )
+        call_of = tools.poker.shared_calls.call_of
+        return JobBudgets(tools.budgets, tools.budgets_left, asker, now, since, lambda unit: call_of(unit, now))
 
     def _line_up(self, units: list[PokeUnit]) -> dict[_Line, deque[PokeUnit]]:
         """Line groups up by class and budget, so that none stands in the way of the others."""
@@ -237,18 +236,17 @@ class _Dispatch:
         return {key: deque(line) for key, line in lines.items()}
 
     def _take_back(self, poking: Poking) -> list[PokeUnit]:
-        """Have groups wait for a poke of their own, to which their shared call did not say no."""
-        returned = poking.take_returned()
-        self._end([unit.group.id for unit in returned])
-        self._put_back(returned)
-        return returned
+        """Have groups wait for a poke of their own that a shared call has left undecided."""
+        undecided = poking.take_undecided()
+        self._end([unit.group.id for unit in undecided])
+        self._put_back(undecided)
+        return undecided
 
     def _put_back(self, units: Iterable[PokeUnit]) -> None:
-        """Have groups wait for their budget at the head of their lines."""
-        if self._budgets is not None:
-            for unit in reversed(list(units)):
-                key = unit.op_classpath, self._budgets.of(unit.backend)
-                self._lines.setdefault(key, deque()).appendleft(unit)
+        """Have groups wait at the head of their lines."""
+        for unit in reversed(list(units)):
+            budget = None if self._budgets is None else self._budgets.of(unit.backend)
+            self._lines.setdefault((unit.op_classpath, budget), deque()).appendleft(unit)
 
     def _may_hand_over(self) -> bool:
         """Whether a group waits that may be poked now, or in a moment."""

@@ -149,7 +149,7 @@ class Finisher:
             elif outcome is Outcome.CANNOT_POKE:
                 result.count("not_here", 1)
                 batch.not_here.append(group.id)
-                self._cache.put_off(group.id, report.reason or "")
+                self._cache.note_unpokeable(group.id, report.reason or "")
                 if not trusted:
                     fact = None
             elif outcome is not Outcome.NOT_LANDED:

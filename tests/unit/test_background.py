@@ -258,10 +258,20 @@ def test_slow_pokes_that_an_error_has_lost_are_forgotten(place: Outside) -> None
     until("no note names it", lambda: place.busy == set())
 
 
-def test_what_a_slow_shared_call_gives_back_is_due_at_once(place: Outside) -> None:
+def test_what_a_slow_shared_call_leaves_undecided_is_poked(place: Outside) -> None:
     groups = place.register("a", "b")
     poking = place.adopt(*groups)
-    poking.returned = list(groups)
+    poking.undecided = list(groups)
+    until("they are poked by themselves", lambda: not poking.undecided)
+    place.poker.script |= dict.fromkeys(groups, Outcome.LANDED)
+    until_idle(place.process)
+    assert place.states() == ["success", "success"]
+
+
+def test_where_there_are_budgets_it_is_due_at_once(place: Outside) -> None:
+    groups = place.register("a", "b")
+    poking = place.adopt(*groups, ended=lambda _: None)
+    poking.undecided = list(groups)
     until_idle(place.process)
     assert sorted(place.found().late) == sorted(-group for group in groups)
 

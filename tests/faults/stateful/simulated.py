@@ -149,15 +149,11 @@ class SimulatedPoker:
         self.classes = Classes(settings.sensors_enabled)
         self.tools = PokeTools(self.classes, Answers(()), {})
         self.cache = Cache(settings.groups_cached, self.tools)
-        self.shared_calls = SharedCalls()
+        self.shared_calls = SharedCalls(self.tools)
         self.outstanding: dict[int, PokeUnit] = {}
         self._queue: deque[PokeUnit] = deque()
 
-    def is_bulk(self, op_classpath: str) -> bool:
-        """Return False: each poke is one group's."""
-        return False
-
-    def begin(self, now: object = None, has_budget: object = None) -> "SimulatedPoker":
+    def begin(self, now: object = None) -> "SimulatedPoker":
         """Begin."""
         self.outstanding.clear()
         self._queue.clear()
@@ -192,7 +188,7 @@ class SimulatedPoker:
         self.outstanding.pop(one.group.id, None)
         return reports
 
-    def take_returned(self) -> list[PokeUnit]:
+    def take_undecided(self) -> list[PokeUnit]:
         """Give back nothing: no shared call is made."""
         return []
 

@@ -10,9 +10,9 @@ from harness.until import until
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.classes import Classes
-from sensorpool.poke.disposal import Disposal, dispose
 from sensorpool.poke.imports import _Import
 from sensorpool.poke.reusable_threads import ReusableThreads
+from sensorpool.poke.sensor_finalizer import SensorFinalizer, finalize
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 from tests.support.builders import classpath, due_group
@@ -71,8 +71,8 @@ def test_to_let_go_of_a_sensor_waits_for_nothing_at_its_end(gate: threading.Even
     job.join(30)
     assert not job.is_alive()
     assert not Ends.ended
-    disposal = Disposal(ReusableThreads())
-    disposal.look_after()
+    finalizer = SensorFinalizer(ReusableThreads())
+    finalizer.look_after()
     [thread] = until("its end", lambda: Ends.ended)
     assert thread.name == "poke"
     gate.set()
@@ -80,18 +80,18 @@ def test_to_let_go_of_a_sensor_waits_for_nothing_at_its_end(gate: threading.Even
 
 
 def test_those_behind_one_that_hangs_at_its_end_go_all_the_same(gate: threading.Event) -> None:
-    disposal = Disposal(ReusableThreads())
-    dispose(Ends())
-    dispose(Ends())
+    finalizer = SensorFinalizer(ReusableThreads())
+    finalize(Ends())
+    finalize(Ends())
 
     def both() -> bool:
-        disposal.look_after()
+        finalizer.look_after()
         return len(Ends.ended) == 2
 
     until("both ends", both)
-    until("that they are counted", lambda: disposal.hanging == 2)
+    until("that they are counted", lambda: finalizer.hanging == 2)
     gate.set()
-    until("that they are not, once they are done", lambda: not disposal.hanging)
+    until("that they are not, once they are done", lambda: not finalizer.hanging)
 
 
 def test_what_an_import_left_behind_is_destroyed_on_its_own_thread(

@@ -13,11 +13,10 @@ from sensorpool.config.settings import Settings
 from sensorpool.model.states import Outcome
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.classes import Classes
-from sensorpool.poke.copies import EXIT_CODE
+from sensorpool.poke.fork_guard import EXIT_CODE
 from sensorpool.poke.loop_lane import LoopLane
-from sensorpool.poke.quick_batch import QuickBatch
 from sensorpool.poke.slots import Slots
-from sensorpool.poke.thread_lane import ThreadLane
+from sensorpool.poke.thread_lane import QuickBatch, ThreadLane
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 from tests.support.builders import classpath, drive, one, outcomes
