@@ -84,8 +84,7 @@ def _names(settings: Settings) -> Iterator[Finding]:
 def _overlay(settings: Settings) -> Iterator[Finding]:
     """The Celery settings that a worker has which is started in this folder."""
     found = overlay.read()
-    found.over(wire.celery_settings(settings))
-    found.refuse()
+    found.over(application.celery_settings(settings))
     yield Finding("celery", "ok", f"{found} (for what starts in {Path.cwd()})")
     for said in found.unknown():
         yield Finding("settings", "warning", said)

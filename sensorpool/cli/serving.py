@@ -23,8 +23,8 @@ def standalone() -> None:
 
     Its database is an SQLite file and its leases are in memory, unless the settings name others.
     """
+    from sensorpool.service.runtime import Stopping
     from sensorpool.service.standalone import Standalone
-    from sensorpool.service.stopping import Stopping
 
     settings = Settings.load()
     logs.configure(settings.log_format, settings.log_level, settings.poke_log_level)

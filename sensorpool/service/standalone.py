@@ -21,13 +21,13 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.range_files import RangeFiles
 from sensorpool.poke.patches import refuse_patched
 from sensorpool.publish.application import ignored_variables
-from sensorpool.service.alone import Alone
 from sensorpool.service.app import make_app
 from sensorpool.service.beat import Ticks
-from sensorpool.service.observation import Observation
+from sensorpool.service.metrics_port import Observation
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.refusals import doubts_of, refuse_cluster, refuse_typos
-from sensorpool.service.stopping import Stopping
+from sensorpool.service.runtime import Stopping
+from sensorpool.service.sqlite_lock import SqliteLock
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
 from sensorpool.worker.context import Worker
@@ -67,7 +67,7 @@ class Standalone:
         refuse_patched()
         self.settings = settings
         database = Database(settings.database_url, schema=settings.database_schema)
-        self._alone = Alone(settings, database)
+        self._sqlite_lock = SqliteLock(settings, database)
         if settings.database_url.startswith("sqlite"):
             migrate.upgrade(settings.database_url)
         migrate.check(database, __version__)
@@ -136,7 +136,7 @@ class Standalone:
         self._presence.leave()
         self.app.sensorpool_runtime.close()
         self.app.close()
-        self._alone.end()
+        self._sqlite_lock.end()
 
     def _take_up(self) -> None:
         """Take up what the last process knew of its pokes, if it died."""

@@ -15,7 +15,6 @@ from bisect import bisect_left
 from collections import Counter as Counted
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence, Set
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +112,8 @@ class Metrics:
         if self.is_on and (folder := _folder()) is not None:
             try:
                 _allocate(folder, _place)
+                with (folder / f"gauge_max_{_place}.db").open("r+b") as file:
+                    file.write(bytes(8))  # the gauges of the child before it: the head says that nothing is used
             except OSError as error:
                 self.is_on = False
                 log.warning("metrics are not counted in this process: no room for its files", error=str(error))
@@ -268,13 +269,3 @@ def collector() -> Any:
     from prometheus_client.multiprocess import MultiProcessCollector
 
     return MultiProcessCollector(None, str(folder))  # type: ignore[no-untyped-call]
-
-
-def child_ended(index: int) -> None:
-    """Forget the gauges of a dead child. Call this in the worker's main process before another one takes its place.
-
-    :param index: of its place in the pool.
-    """
-    if (folder := _folder()) is not None:
-        with suppress(OSError), (folder / f"gauge_max_child{index}.db").open("r+b") as file:
-            file.write(bytes(8))  # the head says that nothing is used

@@ -13,7 +13,7 @@ from sensorpool.leases.rescue_place import RescuePlace
 from sensorpool.model.states import State
 from sensorpool.model.values import Instance, Registration
 from sensorpool.publish import listen
-from sensorpool.publish.left_behind import AGE
+from sensorpool.publish.retrying import AGE
 from sensorpool.store import inspecting, pruning
 from sensorpool.store.schema import group_trouble, outbox, poke_group
 from sensorpool.worker.chores.round import Chore, Place

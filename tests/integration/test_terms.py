@@ -16,9 +16,8 @@ from sensorpool.errors import SchemaMismatch, SettingsError
 from sensorpool.leases import connection
 from sensorpool.model.states import State
 from sensorpool.model.values import ShardRange
-from sensorpool.publish.exchange import is_of_another_pool
+from sensorpool.publish import wire
 from sensorpool.publish.publisher import Publisher
-from sensorpool.service import foreign
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.standalone import Standalone
 from sensorpool.store import inspecting, pool_id
@@ -175,8 +174,7 @@ def test_jobs_of_another_pool_and_of_other_ranges(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such jobs are refused, or sent on to the existing ranges; they are never poked as they come."""
-    # another test of this process may have logged it, and left entries of its pool's workers,
-    monkeypatch.setattr(foreign, "_said", {})
+    # another test of this process may have left entries of its pool's workers,
     monkeypatch.setattr(connection, "_embedded_server", None)
     monkeypatch.setattr(Channel, "queues", {})  # and jobs in the embedded broker: beat sends none while many wait
     settings = make_settings(shards=4, tick=60.0, poke_interval=60.0)
@@ -210,10 +208,10 @@ def test_jobs_of_another_pool_and_of_other_ranges(
 
 
 def test_results_of_another_pool_are_dropped() -> None:
-    assert is_of_another_pool("theirs", "ours")
-    assert not is_of_another_pool("ours", "ours")
-    assert not is_of_another_pool(None, "ours")
-    assert not is_of_another_pool("theirs", None)
+    assert wire.is_of_another_pool("theirs", "ours")
+    assert not wire.is_of_another_pool("ours", "ours")
+    assert not wire.is_of_another_pool(None, "ours")
+    assert not wire.is_of_another_pool("theirs", None)
 
 
 def test_two_first_processes_of_one_name_are_two(make_settings: Callable[..., Settings], enter: Any) -> None:

@@ -16,7 +16,6 @@ from harness.service import Service
 from harness.until import until
 from sensorpool.model.states import State
 from sensorpool.publish import wire
-from sensorpool.publish.exchange import RESULTS
 from sensorpool.testing import land, pokes
 from tests.integration.test_main_run import register
 from tests.security.canary import MODULE, Canary
@@ -25,10 +24,6 @@ from tests.security.planting import rows
 GROUPS = 12
 FORGED = 1_000
 STEADY = ("id", "state", "reason", "ending", "settled_at", "group_id", "timeout_at", "xcom_value", "next_deadline")
-KOMBUS = (
-    *("unacked", "unacked_index", "unacked_mutex", "sensorpool", "_kombu.binding.sensorpool"),
-    *("_kombu.binding.sensorpool.results", "_kombu.binding.celeryev"),
-)
 QUEUES = ("sensorpool:sensorpool", "sensorpool:sensorpool\x06\x163", "sensorpool:celery")
 
 
@@ -97,21 +92,6 @@ def since(some: list[Any], at: float) -> list[Any]:
     return [poke for poke in some if poke.at > at]
 
 
-def make(client: Any, kind: str, name: str, value: Any = "forged") -> None:
-    """Put a key of a type there."""
-    match kind:
-        case "string":
-            client.set(name, value)
-        case "list":
-            client.rpush(name, value)
-        case "set":
-            client.sadd(name, value)
-        case "hash":
-            client.hset(name, "7", value)
-        case "zset":
-            client.zadd(name, {value: 1e300})
-
-
 def together(client: Any, act: Callable[[Any], object]) -> None:
     """Send commands as one: the pool makes no key between a deletion and what comes into its place."""
     with client.pipeline(transaction=True) as pipeline:
@@ -170,7 +150,6 @@ def attack(
     wild += [{"task": None}, {"task": []}, {"task": f"{MODULE}.Canary"}, {"compression": "zlib"}, {"group": {}}]
     spoilt = [{"properties": {}}, {"properties": 7}, {"body": 7}, {"body": "!"}, {"content-type": []}, {"headers": []}]
     spoilt += [{"content-encoding": "zip"}, {"content-type": "application/x-python-serialize"}, {"headers": None}]
-    names = [f"sensorpool:{name}" for name in KOMBUS]
 
     def some(choices: list[Any]) -> Any:
         return choices[rng.randrange(len(choices))]
@@ -190,7 +169,7 @@ def attack(
         return message("x", [], spoilt={"body": body})
 
     def forge(kind: int) -> Callable[[Any], Any]:
-        name, text, ranges = some(names), some(texts), [some(absurd), some(absurd)]
+        text, ranges = some(texts), [some(absurd), some(absurd)]
         prefix = f"sensorpool:{{{some(service.pool.ranges)}}}:"
         match kind:
             case 0:
@@ -215,11 +194,9 @@ def attack(
             case 7:
                 record = json.dumps([some(absurd), "abc", [some(absurd)] * 3, group_ids[:3], {"0": some(absurd)}])
                 return lambda c: (c.delete(f"{prefix}pokes"), c.zadd(f"{prefix}pokes", {some([record, text]): 1e300}))
-            case 8:
-                return lambda c: (c.delete(name), make(c, some(["string", "list", "set", "hash", "zset"]), name, text))
             case _:
-                topic = f"sensorpool:{RESULTS.name}.{rng.randrange(9)}"
+                topic = f"sensorpool:sensorpool.results.{rng.randrange(9)}"
                 return lambda c: (c.delete(topic), c.lpush(topic, settled()))
 
     for number in range(FORGED):
-        yield forge(number % 10)
+        yield forge(number % 9)

@@ -17,7 +17,7 @@ from sensorpool.instrumentation import alive
 from sensorpool.model.backend import backend_of
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report
-from sensorpool.service.metrics_server import MetricsServer
+from sensorpool.service.metrics_port import MetricsServer
 from sensorpool.worker import metrics
 from sensorpool.worker.bounded_labels import OTHER
 from sensorpool.worker.figures import Figure
@@ -81,19 +81,13 @@ def test_its_pages(port: int) -> None:
 
 
 def test_clients_that_send_nothing_hold_no_other_up(port: int) -> None:
-    """Nor do those that send a letter now and then. When there are too many, the oldest go."""
+    """Nor do those that send a letter now and then."""
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
     for each in idle:
         each.sendall(b"G")
     for _ in range(3):
         assert get(port, "/healthz")[0] == 200
         assert get(port, "/metrics")[0] == 200
-    idle[0].settimeout(5)
-    assert idle[0].recv(1) == b""
-    for each in idle[30:]:
-        each.setblocking(False)
-        with pytest.raises(BlockingIOError):  # it is waited for still: the answer came before
-            each.recv(1)
     for each in idle:
         each.close()
 

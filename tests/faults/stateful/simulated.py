@@ -7,7 +7,7 @@ threads that poke (one poke after the other), the child process of the isolated 
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sensorpool.config.settings import Settings
@@ -27,6 +27,7 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.poke.watchdog import Watchdog
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
+from sensorpool.publish.send_queue import SendQueue
 from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
 from sensorpool.store.late_conditions import UsualLandings
@@ -244,6 +245,23 @@ class SimulatedKeeper(Keeper):
         yield
 
 
+class DirectQueue(SendQueue):
+    """Sends each item before `put` returns."""
+
+    def put(self, act: Callable[[], object], weight: int = 0) -> None:
+        """Send."""
+        with suppress(Unreachable):
+            act()
+
+
+def direct_outbox(settings: Settings, database: Database, publisher: Publisher) -> Outbox:
+    """Make an outbox that sends results at once, and no callbacks."""
+    made: Any = Outbox(settings, database, publisher)
+    made._results = DirectQueue("results")
+    made._callback_queue.stop(0)
+    return made  # type: ignore[no-any-return]
+
+
 class SimulatedWorker(Worker):
     """The parts of a real worker, with which jobs and `rescue` run; it can die at any step."""
 
@@ -257,7 +275,7 @@ class SimulatedWorker(Worker):
         self.redis = SimulatedRedis(client, world)
         self.leases = leases = Leases(self.redis, lease_ttl=settings.lease_ttl)
         self.publisher = SimulatedPublisher(world)
-        self.outbox = Outbox(settings, database, self.publisher, in_background=False)
+        self.outbox = direct_outbox(settings, database, self.publisher)
         self.metrics, self.clock = Metrics(), ClockWatch()
         self.watchdog = Watchdog(1, enabled=False)
         self.keeper = SimulatedKeeper(1, 1)

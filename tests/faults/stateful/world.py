@@ -15,7 +15,6 @@ from sensorpool.leases.roster import Roster
 from sensorpool.model.states import State
 from sensorpool.model.values import Milliseconds, Report, ShardRange
 from sensorpool.poke.unit import PokeUnit
-from sensorpool.publish.outbox import Outbox
 from sensorpool.settle.settler import Settler
 from sensorpool.store.schema import poke_group, sensor_instance
 from sensorpool.testing import Clock
@@ -27,6 +26,7 @@ from tests.faults.stateful.simulated import (
     SimulatedRedis,
     SimulatedWorker,
     Time,
+    direct_outbox,
 )
 
 CONDITIONS = ("a", "b", "c")
@@ -267,7 +267,7 @@ def make_pool(world: World) -> Pool:
     pool.database.dispose()
     pool.database = world.database
     pool.publisher = SimulatedPublisher(world)
-    pool.outbox = Outbox(world.settings, world.database, pool.publisher, in_background=False)
+    pool.outbox = direct_outbox(world.settings, world.database, pool.publisher)
     settings = world.settings
     pool.settler = Settler(pool.database, pool.outbox.deliver, tick_ms=settings.tick_ms)
     pool._leases = Leases(SimulatedRedis(world.client, world), lease_ttl=world.settings.lease_ttl)

@@ -11,7 +11,7 @@ import pytest
 from harness.service import kill_tree
 from sensorpool import Settings
 from sensorpool.errors import SettingsError
-from sensorpool.service.alone import Alone
+from sensorpool.service.sqlite_lock import SqliteLock
 from sensorpool.service.standalone import Standalone
 from sensorpool.store.database import Database
 
@@ -34,9 +34,9 @@ REDIS = "redis://127.0.0.1:1"
 WITH_REDIS = f"""
 import sys, time
 from sensorpool import Settings
-from sensorpool.service.alone import Alone
+from sensorpool.service.sqlite_lock import SqliteLock
 from sensorpool.store.database import Database
-alone = Alone(Settings.load(database_url=sys.argv[1], redis_url="{REDIS}"), Database(sys.argv[1]))
+lock = SqliteLock(Settings.load(database_url=sys.argv[1], redis_url="{REDIS}"), Database(sys.argv[1]))
 print("ready", flush=True)
 time.sleep(600)
 """
@@ -74,16 +74,16 @@ def test_a_second_process_does_not_start_while_the_first_lives(
     first.kill()
     first.wait()
     database = Database(url)
-    alone = Alone(Settings.load(database_url=url), database)
-    alone.end()
-    alone.end()
+    lock = SqliteLock(Settings.load(database_url=url), database)
+    lock.end()
+    lock.end()
     database.dispose()
 
 
 def test_with_a_redis_any_number_start(url: str) -> None:
     with holding(url, WITH_REDIS):
         database = Database(url)
-        Alone(Settings.load(database_url=url, redis_url=REDIS), database).end()
+        SqliteLock(Settings.load(database_url=url, redis_url=REDIS), database).end()
         database.dispose()
 
 
@@ -91,17 +91,17 @@ def test_processes_whose_leases_lie_elsewhere_do_not_start(url: str, first: subp
     """Without SENSORPOOL_REDIS_URL in one of two terminals, both processes would poke each group."""
     database = Database(url)
     with pytest.raises(SettingsError, match="its leases are not those of this process: end it first, or set the same"):
-        Alone(Settings.load(database_url=url, redis_url=REDIS), database)
+        SqliteLock(Settings.load(database_url=url, redis_url=REDIS), database)
     first.kill()
     first.wait()
     with holding(url, WITH_REDIS), pytest.raises(SettingsError, match="its leases are not those of this process"):
-        Alone(Settings.load(database_url=url), database)
+        SqliteLock(Settings.load(database_url=url), database)
     database.dispose()
 
 
 def test_without_a_file_there_is_nothing_to_lock() -> None:
     database = Database("sqlite://")
-    Alone(Settings.load(database_url="sqlite://"), database).end()
+    SqliteLock(Settings.load(database_url="sqlite://"), database).end()
     database.dispose()
 
 

@@ -15,7 +15,7 @@ from sensorpool.store.database import Database
 _TAKEN = (errno.EACCES, errno.EAGAIN)
 
 
-class Alone:
+class SqliteLock:
     """The lock of a process that pokes: exclusive if its leases are in its memory, shared if they are in Redis.
 
     :raises SettingsError: when a process with other leases has the pool, or may have it: any host can reach a database

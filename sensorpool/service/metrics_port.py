@@ -1,6 +1,7 @@
 """The metrics port of a worker: ``/metrics`` for Prometheus, ``/healthz`` and ``/readyz`` for probes. Read-only.
 
 No request asks a server of the pool: what is told was seen by the worker's observer, or counted by its processes.
+`Observation` makes both together, and ends them together.
 """
 
 import json
@@ -8,8 +9,6 @@ import platform
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from socketserver import TCPServer
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -17,18 +16,25 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import ThreadingWSGIServer
 
+from sensorpool.config.settings import Settings
 from sensorpool.config.version import __version__
+from sensorpool.instrumentation import alive as signs_of_life
+from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.lease import leases_of
+from sensorpool.service.presence import Presence
+from sensorpool.store.database import Database
 from sensorpool.worker import metrics
 from sensorpool.worker.figures import Figure
 from sensorpool.worker.metrics import Metrics
 from sensorpool.worker.observer import Observer
 
-_PATIENCE = 10.0  # seconds for a client to send something
-_AT_ONCE = 16  # requests
-_THREADS = 64
+_STUCK = "the main loop of this process does not come round"
+_PATIENCE = 10.0  # seconds for a client to send something; then it is hung up on
 # copied for each answer, because the server adds to them
 _TEXT = [("Content-Type", "text/plain; charset=utf-8")]
 _JSON = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
+
+log = logger(__name__)
 
 Start = Callable[[str, list[tuple[str, str]]], object]
 Reasons = Callable[[], list[str]]
@@ -90,43 +96,6 @@ class MetricsServer:
 
 
 class _Server(ThreadingWSGIServer):
-    """A thread for each request. When too many are open, the oldest is hung up on: a probe waits for none of them.
-
-    The thread of a request that is being answered goes on until it has its answer, so these are bounded too.
-    """
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        self._open: dict[socket.socket, bool] = {}  # the oldest first; whether it was hung up on
-        self._lock = threading.Lock()
-        super().__init__(*arguments, **named)
-
-    def server_bind(self) -> None:
-        """Listen, and look no host's name up as the base does: a name server that is slow would hold the worker up."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-        self.setup_environ()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            waiting = [each for each, is_hung_up_on in self._open.items() if not is_hung_up_on]
-            is_full = len(self._open) >= _THREADS
-            if not is_full and len(waiting) >= _AT_ONCE:
-                self._open[waiting[0]] = True
-                with suppress(OSError):  # its client was quicker
-                    waiting[0].shutdown(socket.SHUT_RDWR)
-            if not is_full:
-                self._open[request] = False
-        if is_full:
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection, however its request ended."""
-        with self._lock:
-            self._open.pop(request, None)
-        super().shutdown_request(request)
-
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that went away."""
 
@@ -156,3 +125,73 @@ class _OfWorker:
             family = families.setdefault(name, GaugeMetricFamily(name, said, labels=list(labels)))
             family.add_metric([str(each) for each in labels.values()], value)
         yield from families.values()
+
+
+class Observation:
+    """Observes and serves from `begin` to `end`.
+
+    :param consumer: Celery's, whose connection is the one that takes jobs; None: the broker is this process's memory.
+    :param is_ending: whether the worker was told to end.
+    """
+
+    def __init__(
+        self, settings: Settings, counted: Metrics, presence: Presence, consumer: Any, is_ending: Callable[[], bool]
+    ) -> None:
+        self._settings, self._counted, self._presence = settings, counted, presence
+        self._consumer, self._is_ending = consumer, is_ending
+        self._database = Database.of(settings, pool_size=1)
+        self._observer = Observer(settings, self._database, leases_of(settings))
+        self._server: MetricsServer | None = None
+
+    def begin(self) -> None:
+        """Serve, and look at the pool. Call it after the forks.
+
+        Where the address cannot be used, the log and the roster say so, and the worker goes on without.
+        """
+        host, port = self._settings.metrics_host, self._settings.metrics_port
+        if port is None:
+            return
+        try:
+            self._server = MetricsServer(
+                host, port, self._counted, self._observer, alive=alive_problems, ready=self.problems
+            )
+        except (OSError, ValueError) as error:  # Prometheus's client: the folder of its files is none
+            log.error("no metrics: their address cannot be used", address=f"{host}:{port}", error=str(error))
+            mend = "; give each worker of a host a METRICS_PORT of its own"
+            self._presence.no_metrics = f"{host}:{port}: {error}{mend if isinstance(error, OSError) else ''}"
+            return
+        self._observer.start()
+
+    def end(self) -> None:
+        """Stop."""
+        self._observer.close()
+        if self._server is not None:
+            self._server.close()
+        self._database.dispose()
+
+    def leave_to_parent(self) -> None:
+        """Drop the port in a fork of the worker."""
+        if self._server is not None:
+            self._server.leave_to_parent()
+
+    def problems(self) -> list[str]:
+        """Return a line for each reason why no work gets done here.
+
+        It asks no server: what the worker saw of them in the last seconds counts.
+        """
+        if self._is_ending():
+            return ["this worker was told to end"]
+        servers = self._observer.servers()
+        found = [why for why in servers.values() if why]
+        if not servers:
+            found.append("the servers have not been asked yet")
+        if not self._presence.is_kept:
+            found.append("this worker is not in the roster")
+        if self._consumer is not None and not getattr(self._consumer.connection, "connected", False):
+            found.append("this worker has no connection to the broker")
+        return [*found, *alive_problems()]
+
+
+def alive_problems() -> list[str]:
+    """Return why this process should be restarted: as `health --self` of this process alone."""
+    return [] if signs_of_life.gets_on() else [_STUCK]
