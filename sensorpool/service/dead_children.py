@@ -77,7 +77,7 @@ def _note(runtime: Runtime, hostname: str, pid: int, returncode: int) -> None:
 
     def note() -> None:
         try:
-            worker.child_deaths.add(hostname, pid, returncode)
+            worker.incidents.add_death(hostname, pid, returncode)
         except Unreachable as error:
             log.warning("the death of a child was not noted", child=pid, error=str(error))
 

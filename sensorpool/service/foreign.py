@@ -29,7 +29,7 @@ def is_refused(worker: Worker, request: Any) -> bool:
         return False
     if not is_of_another_pool(theirs, worker.pool_id.look_again()):  # the tables were made anew
         return False
-    worker.metrics.refused()
+    worker.metrics.count("jobs_refused")
     if _is_first("refused"):
         log.error(
             "a job of another pool came by our broker and is refused: use one database, or give a pool a namespace",

@@ -82,7 +82,7 @@ def _serve(shard_range: ShardRange, runtime: Runtime, request: Any) -> dict[str,
 def note_trouble(runtime: Runtime, shard_range: ShardRange, cause: str) -> None:
     """Note why a job failed: `health` shows it if jobs of a range keep failing."""
     with suppress(Unreachable):
-        runtime.worker.trouble.note_job(shard_range, cause, runtime.settings.tick)
+        runtime.worker.incidents.note_job(shard_range, cause, runtime.settings.tick)
 
 
 def check_range(shard_min: object, shard_max: object, settings: Settings) -> ShardRange:

@@ -73,11 +73,8 @@ def prune(connection: Connection, before: Milliseconds) -> int:
     return connection.execute(delete(q).where(q.c.since < before)).rowcount
 
 
-def look_at_quotas(connection: Connection, quota: int, now: Milliseconds) -> tuple[dict[str, int], int]:
-    """Note which DAGs have more sensing instances than the quota.
-
-    :returns: the new ones, each with the number; and how many instances of all DAGs are sensing.
-    """
+def look_at_quotas(connection: Connection, quota: int, now: Milliseconds) -> dict[str, int]:
+    """Note which DAGs have more sensing instances than the quota; return the new ones, each with the number."""
     waiting = int(connection.execute(select(func.coalesce(func.sum(g.c.members), 0))).scalar_one())
     over: dict[str, int] = {}
     if waiting > quota:  # otherwise no DAG can be over it; the count below reads the whole table
@@ -89,7 +86,7 @@ def look_at_quotas(connection: Connection, quota: int, now: Milliseconds) -> tup
     new = {dag_id: sensing for dag_id, sensing in over.items() if dag_id not in known}
     if new:
         connection.execute(insert(o), [{"dag_id": dag_id, "sensing": n, "since": now} for dag_id, n in new.items()])
-    return new, waiting
+    return new
 
 
 def dags_over_quota(connection: Connection) -> dict[str, int]:

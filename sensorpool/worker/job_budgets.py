@@ -28,7 +28,7 @@ class JobBudgets:
 
     :param asker: the range.
     :param now: the database's time.
-    :param since: since when groups have been left over, by id.
+    :param since: since when groups have been left over, by id; 0: not known.
     :param call_of: returns what names the call by which a group is asked for with others; it counts as one poke.
     """
 
@@ -70,21 +70,17 @@ class JobBudgets:
         :param waiting: how many groups wait for each budget, these among them.
         :raises Unreachable: when Redis does not answer.
         """
-        questions: list[Asked] = []
-        calls_of: list[list[list[PokeUnit]]] = []
+        taken: list[PokeUnit] = []
         for budget, units in wanted.items():
             calls = in_calls(self.in_turn(units), self._call_of, SIZE)
-            first = min(self._since.get(unit.group.id, self._now) for unit in units)
-            waited = max(0, self._now - first) / 1000
-            questions.append(Asked(budget, self._asker, list(map(_name, calls)), waiting[budget], waited))
-            calls_of.append(calls)
-        here, taken = time.monotonic(), list[PokeUnit]()
-        for asked, calls, granted in zip(questions, calls_of, self._left.take(questions), strict=True):
-            self._ask_at[asked.budget] = here + granted.wait
+            waited = max(0, self._now - min(map(self._left_since, units))) / 1000
+            asked = Asked(budget, self._asker, list(map(_name, calls)), waiting[budget], waited)
+            granted = self._left.take(asked)
+            self._ask_at[budget] = time.monotonic() + granted.wait
             for call in calls[: granted.pokes]:
                 taken += call
-                if asked.budget.at_once is not None:
-                    self._at_once.update(dict.fromkeys((unit.group.id for unit in call), _Call(asked.budget, call)))
+                if budget.at_once is not None:
+                    self._at_once.update(dict.fromkeys((unit.group.id for unit in call), _Call(budget, call)))
         return taken
 
     def ended(self, group_ids: Iterable[int]) -> None:
@@ -108,7 +104,10 @@ class JobBudgets:
 
     def _turn_of(self, unit: PokeUnit) -> tuple[bool, Milliseconds]:
         deadline = unit.group.next_deadline
-        return deadline is None or self._now < deadline, self._since.get(unit.group.id, self._now)
+        return deadline is None or self._now < deadline, self._left_since(unit)
+
+    def _left_since(self, unit: PokeUnit) -> Milliseconds:
+        return self._since.get(unit.group.id) or self._now
 
 
 def _name(call: Sequence[PokeUnit]) -> str:

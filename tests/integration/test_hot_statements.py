@@ -202,7 +202,7 @@ def test_settling_a_flush_is_a_fixed_number_of_statements(
         register(pool, tmp_path, size, run_id=run_id, timeout=3_600)
         for n in range(size):
             (tmp_path / f"{run_id}{n}.landed").touch()
-        pool.leases.dirty_flags.put_up(whole)
+        pool.leases.waking.raise_flags({whole: []})
         statements.clear()
         result = worker.run_job(whole, "token")
         assert result.settled == size

@@ -288,7 +288,7 @@ def test_a_worker_whose_redis_is_away_closes_though_pokes_go_on(
         raise Unreachable("as told")
 
     with monkeypatch.context() as patched:
-        patched.setattr(worker.leases.dirty_flags, "keep", away)
+        patched.setattr(worker.leases.waking, "keep", away)
         worker.close()
     assert job(other, pool)["busy"] == 1, "the note ends by itself"
 
@@ -311,7 +311,7 @@ def test_a_dirty_range_is_not_poked_again_by_the_second_round(
     pool: Pool, worker: Worker, gate: threading.Event
 ) -> None:
     def takes_long() -> bool:
-        worker.leases.dirty_flags.put_up(pool.ranges[0])  # a registration comes meanwhile
+        worker.leases.waking.raise_flags({pool.ranges[0]: []})  # a registration comes meanwhile
         return gate.wait(30)
 
     register(pool, "slow", takes_long)

@@ -6,15 +6,13 @@ threads that poke (one poke after the other), the child process of the isolated 
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
-from sensorpool.leases.keeper import Keeper
-from sensorpool.leases.last_errors import LastErrors
-from sensorpool.leases.lease import Lease, Leases
+from sensorpool.leases.incidents import Incidents
+from sensorpool.leases.lease import Leases
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.values import Report, Settled, ShardRange
 from sensorpool.poke.answer import Answers
@@ -32,9 +30,9 @@ from sensorpool.store.database import Database
 from sensorpool.store.pool_id import PoolId
 from sensorpool.store.transaction import Transaction
 from sensorpool.store.usual_landings import UsualLandings
-from sensorpool.worker.batch import Batch
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.context import Worker
+from sensorpool.worker.finisher import Batch
 from sensorpool.worker.metrics import Metrics
 from tests.faults.stateful.actors import Actor, current
 
@@ -239,15 +237,6 @@ class NoThread:
         """Start nothing."""
 
 
-class SimulatedKeeper(Keeper):
-    """Keeps no lease: a simulated statement takes no time."""
-
-    @contextmanager
-    def keeping(self, *leases: Lease) -> Iterator[None]:
-        """Do nothing."""
-        yield
-
-
 class SimulatedWorker(Worker):
     """The parts of a real worker, with which jobs and `rescue` run; it can die at any step."""
 
@@ -264,11 +253,10 @@ class SimulatedWorker(Worker):
         self.outbox = Outbox(settings, database, self.publisher, in_background=False)
         self.metrics, self.clock = Metrics(), ClockWatch()
         self.watchdog = Watchdog(1, enabled=False)
-        self.keeper = SimulatedKeeper(1, 1)
-        self.trouble = LastErrors(leases)
+        self.incidents = Incidents(leases)
         self.poker: Any = SimulatedPoker(settings, world)
         self.settler = Settler(database, self.outbox.deliver, self._observe, tick_ms=settings.tick_ms)
-        self._hints: Any = None  # no group is woken, and none waits for a budget
+        self._later_jobs: Any = None  # no group is woken, and none waits for a budget
         self._jobs = self._make_jobs(lambda _: False)
         # a look would depend on the machine's clock
         self._jobs._tools.breakers._looked_at = math.inf

@@ -11,7 +11,6 @@ from sensorpool import Pool
 from sensorpool.client.register import spell
 from sensorpool.config.settings import Settings
 from sensorpool.leases.lease import Leases
-from sensorpool.leases.roster import Roster
 from sensorpool.model.states import State
 from sensorpool.model.values import Milliseconds, Report, ShardRange
 from sensorpool.poke.unit import PokeUnit
@@ -271,7 +270,7 @@ def make_pool(world: World) -> Pool:
     settings = world.settings
     pool.settler = Settler(pool.database, pool.outbox.deliver, tick_ms=settings.tick_ms)
     pool._leases = Leases(SimulatedRedis(world.client, world), lease_ttl=world.settings.lease_ttl)
-    pool._hints = Roster(pool._leases)
+    pool._hints = pool._leases
     return pool
 
 
