@@ -12,29 +12,6 @@ _WAITS = "waits:"
 _JITTER = (0.6, 1.4)
 
 
-class Asked(NamedTuple):
-    """One question for a budget.
-
-    :param asker: the range whose groups want it.
-    :param pokes: names of the wanted pokes; a call for many groups is one poke.
-    :param groups: how many groups wait, in all.
-    :param waited: seconds for which the first of them has waited.
-    """
-
-    budget: Budget
-    asker: str
-    pokes: Sequence[str]
-    groups: int
-    waited: float
-
-
-class Granted(NamedTuple):
-    """The answer: so many of the pokes may begin now, and the asker asks for the others after so many seconds."""
-
-    pokes: int
-    wait: float
-
-
 class BudgetState(NamedTuple):
     """A budget as it is now.
 
@@ -62,14 +39,24 @@ class BudgetsLeft:
         self._kept = round(kept * 1000)
         self._asks_again = round(3 * tick * 1000) + 5_000
 
-    def take(self, asked: Asked) -> Granted:
-        """Take pokes out of a budget. The pause is a random one, so that no range always comes before another."""
-        per_second, at_once = asked.budget.per_second or 0, asked.budget.at_once or 0
-        about = [asked.asker, len(asked.pokes), asked.groups, round(asked.waited * 1000), per_second, at_once]
-        names = asked.pokes if at_once else ()
-        keys = [self._key(asked.budget), self._busy_key(asked.budget)]
-        pokes, wait = self._store.run("take_budget", keys, [*about, self._asks_again, self._kept, *names])
-        return Granted(int(pokes), int(wait) / 1000 * random.uniform(*_JITTER))
+    def take(
+        self, budget: Budget, asker: str, pokes: Sequence[str], *, groups: int, waited: float
+    ) -> tuple[int, float]:
+        """Take pokes out of a budget.
+
+        :param asker: the range whose groups want it.
+        :param pokes: names of the wanted pokes; a call for many groups is one poke.
+        :param groups: how many groups wait, in all.
+        :param waited: seconds for which the first of them has waited.
+        :returns: how many of the pokes may begin now, and after how many seconds to ask for the others: at random, so
+            that no range always comes before another.
+        """
+        per_second, at_once = budget.per_second or 0, budget.at_once or 0
+        about = [asker, len(pokes), groups, round(waited * 1000), per_second, at_once, self._asks_again, self._kept]
+        names = pokes if at_once else ()
+        keys = [self._key(budget), self._busy_key(budget)]
+        granted, wait = self._store.run("take_budget", keys, [*about, *names])
+        return int(granted), int(wait) / 1000 * random.uniform(*_JITTER)
 
     def give_back(self, ended: Iterable[tuple[Budget, str]]) -> None:
         """Note that pokes have ended, each of a budget that counts those at once."""

@@ -39,7 +39,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from sensorpool.config.settings import Settings
@@ -75,12 +75,6 @@ class Acquired:
     woken: list[int] = field(default_factory=list)
     struck: list[int] = field(default_factory=list)
     background: InBackground = field(default_factory=InBackground)
-
-
-class Again(NamedTuple):
-    """The range became dirty during the job, so its holder loads once more."""
-
-    woken: list[int]
 
 
 class Leases:
@@ -239,10 +233,10 @@ class Lease:
         """
         self._leases.put_in_flight(self.shard_range, group_ids)
 
-    def finish(self, state: RangeState, *, again: bool = False, dead: Sequence[str] = ()) -> Again | None:
+    def finish(self, state: RangeState, *, again: bool = False, dead: Sequence[str] = ()) -> list[int] | None:
         """Leave the state to the next holder, and give the lease back.
 
-        :param again: keep the lease of a range that is dirty, and return `Again` for it.
+        :param again: keep the lease of a range that is dirty, and return which groups are to be poked at once.
         :param dead: processes whose notes have been dealt with.
         :raises Unreachable: when Redis does not answer.
         """
@@ -252,7 +246,7 @@ class Lease:
         if answer[0] != 2:
             return None
         self._deadline = began + self._leases.ttl
-        return Again(read_ids(answer[1]))
+        return read_ids(answer[1])
 
     def release(self) -> None:
         """Give the lease back and leave no state: this job's groups are due again. While Redis is away, it expires."""

@@ -76,7 +76,6 @@ class Worker:
             is_ending=is_ending,
             tick_ms=settings.tick_ms,
         )
-        self.name = ""  # the name of the worker; the token of a job says it
         self._began = time.monotonic()
         self._over_at: float | None = None  # the age at which one of Celery's limits was reached
         # at random, so that not all children are replaced at once
@@ -109,20 +108,15 @@ class Worker:
     def run_job(self, shard_range: ShardRange, token: str) -> JobResult:
         """Run the job of a range: see `Jobs.run`.
 
-        :param token: names this job, and begins with the name of the worker.
+        :param token: names this job, and begins with the name of its worker.
         :raises Unreachable: when the database or Redis does not answer.
         """
-        self.name = self.poker.tools.answers.place = token.rpartition("/")[0] or token
+        self.poker.tools.answers.place = token.rpartition("/")[0] or token
         result = self._jobs.run(shard_range, token)
         refusals = self.poker.classes.refusals
         listed = {path for path in refusals if self.poker.classes.is_listed(path)}
         self.metrics.not_here(listed, len(refusals) > len(listed))
         return result
-
-    @property
-    def is_worn(self) -> bool:
-        """Whether this process should be replaced, whatever Celery's limits are."""
-        return self.wears_out()
 
     def wears_out(self, limit: str | None = None) -> bool:
         """Return whether this process should be replaced: threads hang in it, it ran out of something, or is old.
@@ -145,9 +139,8 @@ class Worker:
     def _goes_over(self, limit: str, age: float) -> bool:
         """Whether this process, over a limit, has waited for long enough for what it pokes outside of jobs."""
         patience = START_LIMIT + 3 * self.settings.poke_timeout
-        over = age - self._over_at if self._over_at is not None else 0.0
-        if self._over_at is None:
-            self._over_at = age
+        self._over_at = self._over_at or age
+        over = age - self._over_at
         if over >= patience:
             self.background.retire()
         if self.background.is_busy and over < 2 * patience:

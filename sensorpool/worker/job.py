@@ -12,7 +12,7 @@ from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases.lease import Acquired, Again, Leases
+from sensorpool.leases.lease import Acquired, Leases
 from sensorpool.leases.poke_log import Record
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.trouble import HEALTHY
@@ -27,7 +27,7 @@ from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.dispatch import Poked, Tools
 from sensorpool.worker.finisher import Batch
 from sensorpool.worker.later_jobs import LaterJobs
-from sensorpool.worker.load import LastLoads, Loaded, Moment
+from sensorpool.worker.load import Loaded, Moment
 from sensorpool.worker.metrics import Metrics
 
 log = logger(__name__)
@@ -70,7 +70,6 @@ class Jobs:
         self._later_jobs = later_jobs
         self._usual_landings = usual_landings
         self._is_struck = is_struck
-        self._last_loads = LastLoads()
 
     def run(self, shard_range: ShardRange, token: str) -> JobResult:
         """Do the job of a range, and once more if the range was woken meanwhile.
@@ -96,7 +95,7 @@ class Jobs:
             # other ranges want the process too: what is new after that is poked in the next tick
             ends = time.monotonic() + self._settings.job_span
             while (again := self._round(held, result, ends)) is not None:
-                held.dirty, held.woken, held.struck, held.background.again = True, again.woken, [], []
+                held.dirty, held.woken, held.struck, held.background.again = True, again, [], []
         except BaseException as error:
             self._give_back(held, error)
             raise
@@ -137,8 +136,8 @@ class Jobs:
         else:
             held.lease.release()
 
-    def _round(self, held: Acquired, result: JobResult, ends: float) -> Again | None:
-        """Do one round; return `Again` if the range became dirty meanwhile, and is held still.
+    def _round(self, held: Acquired, result: JobResult, ends: float) -> list[int] | None:
+        """Do one round; return which groups are to be poked at once if the range became dirty, and is held still.
 
         :param ends: when no further round is begun, by the monotonic clock.
         """
@@ -175,7 +174,7 @@ class Jobs:
             moment = Moment(now, time.monotonic(), self._clock.trusts(now))
             if self._is_idle(held, now):
                 return moment, None
-            last = self._last_loads.last(shard_range, held.state, now)
+            last = held.state.last if held.state.last <= now else 0  # one in the future counts as lost
             found = load.load(connection, self._tools.poker.cache, shard_range, held, last, now, self._settings)
             return moment, found
 
@@ -257,7 +256,7 @@ class Jobs:
 
     def _leave(self, held: Acquired, batch: Batch, loaded: Loaded, poked: Poked, began: float) -> None:
         """Note in the state what the next holder has to know, and the round's figures for operators."""
-        state, result, now, shard_range = held.state, batch.result, loaded.now, batch.shard_range
+        state, result, now = held.state, batch.result, loaded.now
         left, not_here = poked.left + poked.waiting, batch.take_not_here()
         may_wait = set(poked.waiting)
         intervals = {u.group.id: u.group.poke_interval for u in loaded.units if left and u.group.id not in may_wait}
@@ -265,8 +264,6 @@ class Jobs:
         state.left |= dict.fromkeys(not_here, 0)
         state.last, state.recent = now, loaded.recent
         result.left += len(poked.left)
-        if not state.left:  # should Redis forget them, they are due again by an older load
-            self._last_loads.remember(shard_range, now)
         took = time.monotonic() - began
         late = max(0, now - loaded.last - self._settings.tick_ms) if loaded.last else 0
         poking_took = round((batch.last_began - batch.moment.monotonic) * 1000) if batch.last_began else 0
@@ -276,8 +273,8 @@ class Jobs:
         result.seconds += took
         result.lag_seconds = max(result.lag_seconds, state.lag_ms / 1000)
 
-    def _finish(self, held: Acquired, batch: Batch, poked: Poked, ends: float) -> Again | None:
-        """Leave the range to the next holder; return `Again` if it is kept for another round."""
+    def _finish(self, held: Acquired, batch: Batch, poked: Poked, ends: float) -> list[int] | None:
+        """Leave the range to the next holder; return as `_round` whether it is kept for another round."""
         failpoint("finish.before")
         dead, shard_range = held.background.dead, batch.shard_range
         again = held.lease.finish(held.state, again=time.monotonic() < ends, dead=dead)

@@ -3,24 +3,13 @@
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-from sensorpool.leases.budgets import Asked, BudgetsLeft
+from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.model.budgets import Budget, Budgets, in_calls
 from sensorpool.model.values import Milliseconds
 from sensorpool.poke.bulk_call import SIZE
 from sensorpool.poke.unit import PokeUnit
 
 _AGAIN = 0.05  # seconds after which a budget is asked again when a poke has ended, at least
-
-
-class _Call:
-    """A call that a budget counts among those at once, until all of it has ended."""
-
-    __slots__ = ("budget", "name", "open")
-
-    def __init__(self, budget: Budget, units: Sequence[PokeUnit]) -> None:
-        self.budget = budget
-        self.name = _name(units)
-        self.open = len(units)
 
 
 class JobBudgets:
@@ -48,7 +37,7 @@ class JobBudgets:
         self._since = since
         self._call_of = call_of
         self._ask_at: dict[Budget, float] = {}  # when a budget is asked again, by the monotonic clock
-        self._at_once: dict[int, _Call] = {}  # the call of each group that is being poked, if its budget counts these
+        self._at_once: dict[int, Budget] = {}  # by the first group of each call, if the budget counts those at once
 
     def may_ask(self, budget: Budget, soon: float = 0.0) -> bool:
         """Whether a budget may be asked now, or in so many seconds."""
@@ -74,13 +63,13 @@ class JobBudgets:
         for budget, units in wanted.items():
             calls = in_calls(self.in_turn(units), self._call_of, SIZE)
             waited = max(0, self._now - min(map(self._left_since, units))) / 1000
-            asked = Asked(budget, self._asker, list(map(_name, calls)), waiting[budget], waited)
-            granted = self._left.take(asked)
-            self._ask_at[budget] = time.monotonic() + granted.wait
-            for call in calls[: granted.pokes]:
+            names = [str(call[0].group.id) for call in calls]
+            granted, wait = self._left.take(budget, self._asker, names, groups=waiting[budget], waited=waited)
+            self._ask_at[budget] = time.monotonic() + wait
+            for call in calls[:granted]:
                 taken += call
                 if budget.at_once is not None:
-                    self._at_once.update(dict.fromkeys((unit.group.id for unit in call), _Call(budget, call)))
+                    self._at_once[call[0].group.id] = budget
         return taken
 
     def ended(self, group_ids: Iterable[int]) -> None:
@@ -90,15 +79,10 @@ class JobBudgets:
         """
         if not self._at_once:
             return
-        ended: list[tuple[Budget, str]] = []
-        for group_id in group_ids:
-            if (call := self._at_once.pop(group_id, None)) is None:
-                continue
-            call.open -= 1
-            if not call.open:
-                ended.append((call.budget, call.name))
-                again = time.monotonic() + _AGAIN
-                self._ask_at[call.budget] = min(self._ask_at.get(call.budget, 0.0), again)
+        ended = [(budget, str(each)) for each in group_ids if (budget := self._at_once.pop(each, None)) is not None]
+        again = time.monotonic() + _AGAIN
+        for budget, _ in ended:
+            self._ask_at[budget] = min(self._ask_at.get(budget, 0.0), again)
         if ended:
             self._left.give_back(ended)
 
@@ -108,7 +92,3 @@ class JobBudgets:
 
     def _left_since(self, unit: PokeUnit) -> Milliseconds:
         return self._since.get(unit.group.id) or self._now
-
-
-def _name(call: Sequence[PokeUnit]) -> str:
-    return str(call[0].group.id)

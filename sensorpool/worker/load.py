@@ -1,8 +1,7 @@
 """Load: what is due in a range, and the sensors of the groups that are.
 
-The query is the scheduler (`sensorpool.model.due` is its rule). Between two loads of a range lies the time ``last``; it
-is known from the state that the last holder left or, if Redis lost that, from what this process itself remembers. If
-neither is known, the whole range is due once.
+The query is the scheduler (`sensorpool.model.due` is its rule). The time of the load before is in the state that the
+last holder left. If Redis has lost it, the whole range is due once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,6 @@ from sqlalchemy import Connection
 
 from sensorpool.config.settings import Settings
 from sensorpool.leases.lease import Acquired
-from sensorpool.leases.range_state import RangeState
 from sensorpool.model.due import is_due
 from sensorpool.model.trouble import Trouble
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
@@ -46,22 +44,6 @@ class Moment(NamedTuple):
     def at(self, monotonic: float) -> Milliseconds:
         """Return a time of this process's clock by that of the database."""
         return self.now + int((monotonic - self.monotonic) * 1000)
-
-
-class LastLoads:
-    """When this process loaded its ranges last, should Redis forget."""
-
-    def __init__(self) -> None:
-        self._last: dict[ShardRange, Milliseconds] = {}
-
-    def last(self, shard_range: ShardRange, state: RangeState, now: Milliseconds) -> Milliseconds:
-        """Return the last load of a range; one that lies in the future counts as lost."""
-        candidates = (state.last, self._last.get(shard_range, 0))
-        return max((last for last in candidates if last <= now), default=0)
-
-    def remember(self, shard_range: ShardRange, now: Milliseconds) -> None:
-        """Remember a load whose groups have all been poked."""
-        self._last[shard_range] = now
 
 
 def load(

@@ -4,27 +4,28 @@ A round goes through the list of chores; what a chore has no time for has its tu
 processes may run rescue at once: work that two of them do is harmless.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.worker.chores import late, left_behind, old_rows
-from sensorpool.worker.chores.round import Chore, Place, Rescued, begin
+from sensorpool.worker.chores.round import Place, Rescued, Round, begin
 from sensorpool.worker.context import Worker
 
-CHORES = (
-    Chore("pruning instances", old_rows.prune_instances),
-    Chore("pruning records", old_rows.prune_records),
-    Chore("folding shardcodes", old_rows.fold_shardcodes),
-    Chore("finding late conditions", late.find),
-    Chore("quarantine and quotas", old_rows.look_at_refusals),
-    Chore("dropping abandoned listeners", left_behind.drop_listeners),
-    Chore("rescuers of other packages", left_behind.call_rescuers),
+CHORES: dict[str, Callable[[Round], None]] = {  # each by its name, as `health` says it
+    "pruning instances": old_rows.prune_instances,
+    "pruning records": old_rows.prune_records,
+    "folding shardcodes": old_rows.fold_shardcodes,
+    "finding late conditions": late.find,
+    "quarantine and quotas": old_rows.look_at_refusals,
+    "dropping abandoned listeners": left_behind.drop_listeners,
+    "rescuers of other packages": left_behind.call_rescuers,
     # last, and each for half a round at most: a backlog starves no other chore
-    Chore("sending callbacks", left_behind.send_callbacks),
-    Chore("publishing what a dead process left", left_behind.publish),
-)
+    "sending callbacks": left_behind.send_callbacks,
+    "publishing what a dead process left": left_behind.publish,
+}
 _KEPT = 86_400_000  # milliseconds
 
 log = logger(__name__)
@@ -59,13 +60,13 @@ def rescue(worker: Worker, place: Place) -> Rescued:
     now = begin(worker, place)
     failed: dict[str, str] = {}
     done: set[str] = set()
-    for chore in CHORES:
+    for name, work in CHORES.items():
         try:
-            chore.work(now)
-            done.add(chore.name)
+            work(now)
+            done.add(name)
         except Exception as error:
-            failed[chore.name] = one_line(error) if not isinstance(error, SensorpoolError) else str(error)
-            log.warning("a chore of rescue failed", chore=chore.name, error=failed[chore.name])
+            failed[name] = one_line(error) if not isinstance(error, SensorpoolError) else str(error)
+            log.warning("a chore of rescue failed", chore=name, error=failed[name])
             if isinstance(error, Unreachable):
                 worker.database.read(worker.database.now)  # where the database does not answer at all, the round ends
     try:

@@ -72,7 +72,6 @@ def analyse(pool: Pool) -> None:
 def look_at_all(worker: Worker, shard_range: ShardRange) -> JobResult:
     """Run a job without a last load, so that all groups are due."""
     worker.leases.store.client.delete(f"sensorpool:{{{shard_range}}}:state")
-    worker._jobs._last_loads._last.clear()
     return worker.run_job(shard_range, "token")
 
 

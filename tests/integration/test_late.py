@@ -96,7 +96,7 @@ def test_a_commit_that_comes_late_in_the_middle_of_a_job_is_poked_by_its_next_ro
     worker.leases.waking.raise_flags({pool.ranges[0]: [7, 8]})
     again = held.lease.finish(held.state, again=True)
     assert again is not None
-    assert sorted(again.woken) == [7, 8]
+    assert sorted(again) == [7, 8]
     assert not held.lease.finish(held.state, again=True)
 
 

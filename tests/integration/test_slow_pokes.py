@@ -303,7 +303,7 @@ def test_a_worn_process_is_patient_while_it_pokes_groups_apart(
     worn = {}
     for found["abandoned"] in (2, 3, 7, 8):
         for found["is_busy"] in (False, True):
-            worn[found["abandoned"], found["is_busy"]] = worker.is_worn
+            worn[found["abandoned"], found["is_busy"]] = worker.wears_out()
     assert [case for case, is_worn in worn.items() if is_worn] == [(3, False), (7, False), (8, False), (8, True)]
 
 

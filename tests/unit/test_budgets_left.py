@@ -2,17 +2,25 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from sensorpool.leases.budgets import Asked, BudgetsLeft, Granted
+from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.budgets import Budget
 
 RATE = Budget("hive", 100.0, None)  # a bucket holds 75
 AT_ONCE = Budget("hive", None, 4)
 BOTH = Budget("hive", 100.0, 4)
+
+
+class Granted(NamedTuple):
+    """How many pokes may begin, and when to ask for the others."""
+
+    pokes: int
+    wait: float
+
 
 Ask = Callable[..., Granted]
 
@@ -36,7 +44,8 @@ def ask(left: BudgetsLeft) -> Ask:
     """Asks for one budget."""
 
     def asks(budget: Budget, asker: str, wanted: int, *, waited: float = 0.0) -> Granted:
-        return left.take(Asked(budget, asker, [f"{asker}{n}" for n in range(wanted)], wanted, waited))
+        names = [f"{asker}{n}" for n in range(wanted)]
+        return Granted(*left.take(budget, asker, names, groups=wanted, waited=waited))
 
     return asks
 

@@ -14,7 +14,6 @@ from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.redis_store import RedisStore, connect
 from sensorpool.leases.redis_store import range_key as key
 from sensorpool.model.values import ShardRange
-from sensorpool.worker.load import LastLoads
 from tests.support.builders import START
 
 RANGE = ShardRange(0, 1_250)
@@ -86,27 +85,6 @@ def test_a_garbled_note_of_pokes_outside_of_jobs_is_dropped(client: Any, text: s
     _begins_anew(leases)
     client.hset(key(RANGE, "background"), "somebody", "1 {}")
     assert leases.isolated([RANGE]) == [[]]
-
-
-def test_the_last_load_is_what_redis_or_this_process_remembers() -> None:
-    last_loads = LastLoads()
-    assert last_loads.last(RANGE, RangeState(), START) == 0
-    assert last_loads.last(RANGE, RangeState(last=START - 5), START) == START - 5
-    last_loads.remember(RANGE, START - 3)
-    assert last_loads.last(RANGE, RangeState(), START) == START - 3
-    assert last_loads.last(RANGE, RangeState(last=START - 5), START) == START - 3
-    assert last_loads.last(RANGE, RangeState(last=START - 1), START) == START - 1
-    assert last_loads.last(ShardRange(1_250, 2_500), RangeState(), START) == 0
-
-
-def test_a_last_load_in_the_future_counts_as_lost() -> None:
-    last_loads = LastLoads()
-    assert last_loads.last(RANGE, RangeState(last=START + 1), START) == 0
-    assert last_loads.last(RANGE, RangeState(last=START), START) == START
-    last_loads.remember(RANGE, START - 3)
-    assert last_loads.last(RANGE, RangeState(last=START + 1), START) == START - 3
-    last_loads.remember(RANGE, START + 2)
-    assert last_loads.last(RANGE, RangeState(last=START + 1), START) == 0
 
 
 def test_a_holder_without_redis_trusts_itself_until_its_deadline(server: fakeredis.FakeServer, client: Any) -> None:

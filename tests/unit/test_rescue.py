@@ -38,7 +38,7 @@ from sensorpool.store.usual_landings import UsualLandings
 from sensorpool.worker import rescue as module
 from sensorpool.worker.chores import late, left_behind, old_rows
 from sensorpool.worker.chores import round as limits
-from sensorpool.worker.chores.round import Chore, Place, Rescued, Round, begin
+from sensorpool.worker.chores.round import Place, Rescued, Round, begin
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
 SETTINGS = Settings.load(sensors_enabled=SCRIPTED, retention=3600, dag_quota=3, shards=4, shard_code_upper_limit=100)
@@ -330,7 +330,7 @@ def test_a_rescuer_that_fails_costs_no_other_its_turn(rescuing: Rescuing, monkey
 
 
 def chores(monkeypatch: pytest.MonkeyPatch, *works: Callable[[Round], None]) -> None:
-    monkeypatch.setattr(module, "CHORES", tuple(Chore(f"chore {n}", work) for n, work in enumerate(works)))
+    monkeypatch.setattr(module, "CHORES", {f"chore {n}": work for n, work in enumerate(works)})
 
 
 def raises(error: Exception) -> Callable[[Round], None]:
@@ -386,7 +386,7 @@ def test_no_chore_of_the_package_is_missing_from_the_round() -> None:
         for name, value in vars(each).items()
         if callable(value) and getattr(value, "__module__", "") == each.__name__ and not name.startswith("_")
     }
-    assert works == {chore.work for chore in module.CHORES}
+    assert works == set(module.CHORES.values())
 
 
 def test_a_round_of_nothing_does_nothing(rescuing: Rescuing) -> None:

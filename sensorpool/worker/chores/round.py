@@ -1,7 +1,6 @@
 """One round of rescue, as its chores see it: what they work with, how far they have come, and what they have done."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
@@ -66,17 +65,6 @@ class Round(NamedTuple):
     usual_landings: UsualLandings
     place: Place
     done: Rescued
-
-
-class Chore(NamedTuple):
-    """A chore of rescue.
-
-    :param name: as `health` says it.
-    :param work: does the chore for one round; any error is the chore's alone.
-    """
-
-    name: str
-    work: Callable[[Round], None]
 
 
 def begin(worker: Worker, place: Place) -> Round:

@@ -110,7 +110,6 @@ class World:
         self.rounds: dict[str, dict[ShardRange, Round]] = {}  # of each worker's job
         self.last_round: dict[ShardRange, tuple[Milliseconds, dict[int, Milliseconds]]] = {}  # when; the intervals then
         self.owed: dict[ShardRange, set[int]] = {}  # loaded in the last round, and not poked
-        self.finished: dict[tuple[str, ShardRange], Milliseconds] = {}  # of a worker: its last load that it finished
         self.fault_ms: int | None = None
         self.jumps: list[Jump] = []
         self.writer: Actor | None = None
