@@ -12,7 +12,6 @@ from sensorpool.client.pool import Pool
 from sensorpool.errors import Refused, SensorpoolError, Unknown
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.leases.dirty_flags import at_once
 from sensorpool.model.states import State
 from sensorpool.model.words import spell_time
 from sensorpool.store import action_log, inspecting
@@ -41,8 +40,8 @@ def poke_now(pool: Pool, group_id: int, who: str) -> str:
     def do() -> str:
         pool.workers()
         shard_range = pool.range_of(group["shardcode"])
-        pool.roster.raise_dirty({shard_range: [at_once(group_id)]})
-        pool.outbox.nudge(shard_range)
+        for woken in pool.leases.waking.wake({shard_range: [group_id]})[0]:
+            pool.outbox.nudge(woken)
         return "it is poked as soon as a worker takes its range up"
 
     return _recorded(pool, who, "poke now", f"condition {group_id} of {group['op_classpath']}", do)

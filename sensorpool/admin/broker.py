@@ -1,8 +1,7 @@
 """Whether the broker takes messages."""
 
 from sensorpool.config.settings import Settings
-from sensorpool.leases.connection import connect
-from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import RedisStore, connect
 from sensorpool.publish import rabbitmq_probe
 from sensorpool.publish.wire import is_amqp, is_redis
 

@@ -9,8 +9,8 @@ from sensorpool.client.pool_view import PoolView
 from sensorpool.config.settings import Settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError
-from sensorpool.leases.background_notes import Isolated
-from sensorpool.leases.child_deaths import ChildDeath
+from sensorpool.leases.background_notes import Isolated, Waiting, who_waits
+from sensorpool.leases.incidents import ChildDeath
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.outages import Outages
 from sensorpool.leases.range_state import RangeState
@@ -19,7 +19,6 @@ from sensorpool.model.terms import LiveWorker
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange
 from sensorpool.store import callback_rows, inspecting, migrate
 from sensorpool.store.database import Database
-from sensorpool.worker import lateness
 
 Level = Literal["ok", "warning", "wrong"]
 
@@ -113,15 +112,15 @@ class Look:
         return [list(each) for each in self.leases.isolated(self.pool.ranges)]
 
     @cached_property
-    def waiting(self) -> tuple[lateness.Waiting, lateness.Waiting]:
+    def waiting(self) -> tuple[Waiting, Waiting]:
         """The groups that jobs have left over, and those that wait to be poked in a child."""
-        return lateness.who_waits([state for _, state in self.ranges.values()], self.isolated)
+        return who_waits([state for _, state in self.ranges.values()], self.isolated)
 
     @cached_property
     def deaths(self) -> list[ChildDeath]:
         """The deaths of the workers' children in the last minutes, the oldest first."""
         _ = self.leases
-        return self.pool.child_deaths.lately()
+        return self.pool.incidents.deaths()
 
     @cached_property
     def away(self) -> list[Outage]:

@@ -24,7 +24,7 @@ def add_last(pool: PoolView, shown: dict[str, Any]) -> None:
     try:
         if shown["unreachable"] is not None:  # a further question would wait as long
             raise Unreachable(shown["unreachable"])
-        records = pool.leases.poke_log.history(pool.range_of(shown["shardcode"]))
+        records = pool.leases.poke_log.records(pool.range_of(shown["shardcode"]))
         pokes = pokes_of(records, shown["group_id"], SHOWN_POKES)
     except Unreachable as error:
         shown["last_outcome"], shown["unreachable"] = "not known: Redis cannot be asked", str(error)

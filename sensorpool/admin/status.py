@@ -9,13 +9,13 @@ from sensorpool.admin.look import Look
 from sensorpool.admin.working import MOST_CLASSES
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import SensorpoolError, Unreachable
+from sensorpool.leases.background_notes import Waiting
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Milliseconds
 from sensorpool.model.words import spell_time
 from sensorpool.store import conditions, inspecting, late_conditions, troubles
 from sensorpool.store.conditions import Order, Wanted
-from sensorpool.worker.lateness import Waiting
 
 _LATEST = 10  # late conditions that are named
 

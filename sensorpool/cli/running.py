@@ -15,7 +15,7 @@ from sensorpool.cli.output import NumberRange, json_option, print_apart, print_j
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
-from sensorpool.leases.state_file import take_up
+from sensorpool.leases.standalone_files import take_up
 from sensorpool.model.identity import parse_context
 from sensorpool.model.states import Outcome, State
 

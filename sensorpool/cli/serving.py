@@ -12,7 +12,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation import alive, logs
-from sensorpool.leases.state_file import StateFile
+from sensorpool.leases.standalone_files import StateFile
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
 

@@ -93,7 +93,7 @@ def _send(pool: "Pool", woken: Collection[conditions.Woken]) -> int:
     groups: dict[ShardRange, list[int]] = defaultdict(list)
     for each in woken:
         groups[pool.range_of(each.shardcode)].append(each.id)
-    sent, dropped = pool.leases.wake_ups.wake(groups)
+    sent, dropped = pool.leases.waking.wake(groups)
     for shard_range in sent:
         pool.outbox.nudge(shard_range)
     if dropped:

@@ -25,8 +25,6 @@ class Cache:
         self._tools = tools
         self._kept: OrderedDict[int, PokeUnit] = OrderedDict()
         self._lock = threading.Lock()
-        self.newest = 0  # the latest registration time of all groups ever kept
-        self.longest_interval = 0  # of all groups ever kept
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -52,8 +50,6 @@ class Cache:
         :param backend: its name; None: its class stands for it.
         """
         with self._lock:
-            self.newest = max(self.newest, group.registered_at)
-            self.longest_interval = max(self.longest_interval, group.poke_interval)
             unit = self._kept.get(group.id)
             if unit is not None and unit.group.hashcode == group.hashcode:
                 unit.join(group)

@@ -41,7 +41,7 @@ class DeadChildren:
 
         def note() -> None:
             try:
-                worker.child_deaths.add(self._hostname, pid, returncode)
+                worker.incidents.add_death(self._hostname, pid, returncode)
             except Unreachable as error:
                 log.warning("the death of a child was not noted", child=pid, error=str(error))
 

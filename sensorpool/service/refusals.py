@@ -15,8 +15,7 @@ from sensorpool.config.defaults import MEMORY
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.instrumentation import logs
-from sensorpool.leases.connection import connect
-from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import RedisStore, connect
 from sensorpool.publish import wire
 
 

@@ -18,7 +18,7 @@ from sensorpool.config.variables import unknown_settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases.range_files import RangeFiles
+from sensorpool.leases.standalone_files import InFlightFiles
 from sensorpool.poke.patches import refuse_patched
 from sensorpool.publish.application import ignored_variables
 from sensorpool.service.app import make_app
@@ -141,7 +141,7 @@ class Standalone:
     def _take_up(self) -> None:
         """Take up what the last process knew of its pokes, if it died."""
         ranges = self.app.sensorpool_runtime.ranges
-        if died_with := self.worker.leases.keep_in_files(RangeFiles(self.settings), ranges):
+        if died_with := self.worker.leases.take_up(InFlightFiles(self.settings), ranges):
             log.warning("the last process of this service died while it poked", groups=died_with)
 
     def _observe(self) -> None:

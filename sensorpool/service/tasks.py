@@ -88,7 +88,7 @@ def _serve(shard_range: ShardRange, runtime: Runtime, request: Any) -> dict[str,
 def note_trouble(runtime: Runtime, shard_range: ShardRange, cause: str) -> None:
     """Note why a job failed: `health` shows it if jobs of a range keep failing."""
     with suppress(Unreachable):
-        runtime.worker.trouble.note_job(shard_range, cause, runtime.settings.tick)
+        runtime.worker.incidents.note_job(shard_range, cause, runtime.settings.tick)
 
 
 def check_range(shard_min: object, shard_max: object, settings: Settings) -> ShardRange:
@@ -114,7 +114,7 @@ def is_refused(worker: Worker, request: Any) -> bool:
         return False
     if not wire.is_of_another_pool(theirs, worker.pool_id.look_again()):  # the tables were made anew
         return False
-    worker.metrics.refused()
+    worker.metrics.count("jobs_refused")
     log.error(
         "a job of another pool came by our broker and is refused: use one database, or give a pool a namespace",
         ours=worker.pool_id.get(),

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from sensorpool.config.settings import Settings
 from sensorpool.leases.budgets import BudgetsLeft
-from sensorpool.leases.keeper import Keeper
 from sensorpool.leases.lease import Acquired
 from sensorpool.model.budgets import Budget, Budgets
 from sensorpool.model.not_landed import NotLanded, Seen, number_of
@@ -18,9 +17,8 @@ from sensorpool.poke.watchdog import Watchdog
 from sensorpool.settle.flush import GROUPS
 from sensorpool.store.database import Database
 from sensorpool.worker.background import Background
-from sensorpool.worker.batch import Batch
 from sensorpool.worker.breakers import Breakers
-from sensorpool.worker.finisher import Finisher
+from sensorpool.worker.finisher import Batch, Finisher
 from sensorpool.worker.job_budgets import JobBudgets
 from sensorpool.worker.metrics import Metrics
 
@@ -53,7 +51,6 @@ class Tools:
 
     settings: Settings
     database: Database
-    keeper: Keeper
     poker: Poker
     watchdog: Watchdog
     breakers: Breakers
@@ -93,11 +90,12 @@ def sift(tools: Tools, held: Acquired, batch: Batch, units: Sequence[PokeUnit]) 
 
     :raises Unreachable: when Redis does not answer.
     """
-    sifted = tools.breakers.sift(units, batch.moment.at(time.monotonic()), set(held.state.left))
+    sifted = tools.breakers.sift(units, batch.moment.at(time.monotonic()), held.state.left)
     if sifted.missed:
         batch.result.count("held", sifted.missed.total())
         batch.result.count_each("held_of", sifted.missed)
-        tools.metrics.held(sifted.missed)
+        for backend, number in sifted.missed.items():
+            tools.metrics.count("held", number, backend)
     return sifted.units, sifted.left
 
 
@@ -123,21 +121,17 @@ class _Dispatch:
 
         :raises Unreachable: when the database does not answer.
         """
-        with self._tools.keeper.keeping(self._lease):
-            self._tools.finisher.flush(self._batch)
+        self._tools.finisher.flush(self._batch)
 
     def poke_in_turn(self, poking: Poking) -> Poked:
         """Poke until no group waits, or time is up."""
         batch, lease, settings, wait = self._batch, self._lease, self._tools.settings, _WAITS[0]
-        flushed_at = renewed_at = time.monotonic()
+        flushed_at = time.monotonic()
         # counted from here on: some groups are poked however long the load took
         stop_at, patience = flushed_at + settings.job_span, min(_LONG, settings.tick / 2)
         while poking.outstanding or self._may_hand_over():
             here = time.monotonic()
-            if here - renewed_at >= settings.heartbeat:
-                renewed_at = here
-                lease.extend()
-            if here > stop_at or not lease.is_ours():
+            if here > stop_at or not lease.keep(settings.heartbeat):
                 break
             self._hand_over(poking)
             seen = poking.step()
@@ -218,7 +212,7 @@ class _Dispatch:
         tools, now = self._tools, self._batch.moment.now
         for op_classpath in {unit.op_classpath for unit in units}:
             tools.poker.imports.find(op_classpath)  # whether one call answers many is known of an imported class
-        asker, since = str(self._batch.shard_range), self._held.state.left_since
+        asker, since = str(self._batch.shard_range), self._held.state.left
         call_of = tools.poker.shared_calls.call_of
         return JobBudgets(tools.budgets, tools.budgets_left, asker, now, since, lambda unit: call_of(unit, now))
 

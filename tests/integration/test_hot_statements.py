@@ -70,7 +70,6 @@ def analyse(pool: Pool) -> None:
 def look_at_all(worker: Worker, shard_range: ShardRange) -> JobResult:
     """Run a job without a last load, so that all groups are due."""
     worker.leases.store.client.delete(f"sensorpool:{{{shard_range}}}:state")
-    worker._jobs._last_loads._last.clear()
     return worker.run_job(shard_range, "token")
 
 
@@ -176,7 +175,7 @@ def test_settling_a_flush_is_a_fixed_number_of_statements(
         register(pool, tmp_path, size, run_id=run_id, timeout=3_600)
         for n in range(size):
             (tmp_path / f"{run_id}{n}.landed").touch()
-        pool.leases.dirty_flags.put_up(whole)
+        pool.leases.waking.raise_flags({whole: []})
         statements.clear()
         result = worker.run_job(whole, "token")
         assert result.settled == size

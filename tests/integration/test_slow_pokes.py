@@ -287,7 +287,7 @@ def test_a_worker_whose_redis_is_away_closes_though_pokes_go_on(
         raise Unreachable("as told")
 
     with monkeypatch.context() as patched:
-        patched.setattr(worker.leases.dirty_flags, "keep", away)
+        patched.setattr(worker.leases.waking, "keep", away)
         worker.close()
     assert job(other, pool)["busy"] == 1, "the note ends by itself"
 
@@ -302,7 +302,7 @@ def test_a_worn_process_is_patient_while_it_pokes_groups_apart(
     worn = {}
     for found["abandoned"] in (2, 3, 7, 8):
         for found["is_busy"] in (False, True):
-            worn[found["abandoned"], found["is_busy"]] = worker.is_worn
+            worn[found["abandoned"], found["is_busy"]] = worker.wears_out()
     assert [case for case, is_worn in worn.items() if is_worn] == [(3, False), (7, False), (8, False), (8, True)]
 
 
@@ -310,7 +310,7 @@ def test_a_dirty_range_is_not_poked_again_by_the_second_round(
     pool: Pool, worker: Worker, gate: threading.Event
 ) -> None:
     def takes_long() -> bool:
-        worker.leases.dirty_flags.put_up(pool.ranges[0])  # a registration comes meanwhile
+        worker.leases.waking.raise_flags({pool.ranges[0]: []})  # a registration comes meanwhile
         return gate.wait(30)
 
     register(pool, "slow", takes_long)

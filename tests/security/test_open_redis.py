@@ -66,7 +66,7 @@ def test_forged_flags_and_notes_end(make_service: Callable[..., Service], tmp_pa
     for row in rows(service.pool.database).values():
         name = f"sensorpool:{{{service.pool.range_of(row['shardcode'])}}}:"
         client.hset(f"{name}background", "forged", "forged")
-        client.hset(f"{name}background", str(row["group_id"]), f"{until_then} [[{row['group_id']}], [], 0, 0, 0]")
+        client.hset(f"{name}background", str(row["group_id"]), f"{until_then} [[{row['group_id']}], [[], 0, 0, 0]]")
     for number in range(GROUPS):
         land(tmp_path, f"g{number}")
     service.start()
@@ -155,8 +155,8 @@ def attack(
         return choices[rng.randrange(len(choices))]
 
     def state() -> str:
-        fields = ("last", "recent", "left", "left_since", "holder", "groups", "pokes", "lag_ms", "seconds")
-        ids = {"recent": [*group_ids, 10**30], "left": group_ids, "left_since": [[some(absurd), 1]]}
+        fields = ("last", "recent", "left", "holder", "groups", "pokes", "lag_ms", "seconds")
+        ids = {"recent": [*group_ids, 10**30], "left": {str(each): some(absurd) for each in group_ids}}
         return json.dumps({name: some([*absurd, ids.get(name)]) for name in fields if rng.random() < 0.7})
 
     def settled() -> str:
@@ -189,7 +189,7 @@ def attack(
             case 5:
                 return lambda c: c.set(f"{prefix}note", some([json.dumps(group_ids), json.dumps(absurd[:-5]), text]))
             case 6:
-                note = f"7 [[{some(group_ids)}], [], 0, 0, 0]"
+                note = f"7 [[{some(group_ids)}], [[], 0, 0, 0]]"
                 return lambda c: c.hset(f"{prefix}background", str(some(absurd)), some([text, note]))
             case 7:
                 record = json.dumps([some(absurd), "abc", [some(absurd)] * 3, group_ids[:3], {"0": some(absurd)}])

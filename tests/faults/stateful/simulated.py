@@ -6,15 +6,14 @@ threads that poke (one poke after the other), the child process of the isolated 
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
-from sensorpool.leases.keeper import Keeper
-from sensorpool.leases.last_errors import LastErrors
-from sensorpool.leases.lease import Lease, Leases
+from sensorpool.leases.incidents import Incidents
+from sensorpool.leases.lease import Leases
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.values import Report, Settled, ShardRange
 from sensorpool.poke.answer import Answers
@@ -33,9 +32,9 @@ from sensorpool.store.database import Database
 from sensorpool.store.late_conditions import UsualLandings
 from sensorpool.store.pool_id import PoolId
 from sensorpool.store.transaction import Transaction
-from sensorpool.worker.batch import Batch
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.context import Worker
+from sensorpool.worker.finisher import Batch
 from sensorpool.worker.metrics import Metrics
 from tests.faults.stateful.actors import Actor, current
 
@@ -236,15 +235,6 @@ class NoThread:
         """Start nothing."""
 
 
-class SimulatedKeeper(Keeper):
-    """Keeps no lease: a simulated statement takes no time."""
-
-    @contextmanager
-    def keeping(self, *leases: Lease) -> Iterator[None]:
-        """Do nothing."""
-        yield
-
-
 class DirectQueue(SendQueue):
     """Sends each item before `put` returns."""
 
@@ -278,11 +268,10 @@ class SimulatedWorker(Worker):
         self.outbox = direct_outbox(settings, database, self.publisher)
         self.metrics, self.clock = Metrics(), ClockWatch()
         self.watchdog = Watchdog(1, enabled=False)
-        self.keeper = SimulatedKeeper(1, 1)
-        self.trouble = LastErrors(leases)
+        self.incidents = Incidents(leases)
         self.poker: Any = SimulatedPoker(settings, world)
         self.settler = Settler(database, self.outbox.deliver, self._observe, tick_ms=settings.tick_ms)
-        self._hints: Any = None  # no group is woken, and none waits for a budget
+        self._later_jobs: Any = None  # no group is woken, and none waits for a budget
         self._jobs = self._make_jobs(lambda _: False)
         # a look would depend on the machine's clock
         self._jobs._tools.breakers._looked_at = math.inf

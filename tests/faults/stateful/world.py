@@ -11,7 +11,6 @@ from sensorpool import Pool
 from sensorpool.client.register import spell
 from sensorpool.config.settings import Settings
 from sensorpool.leases.lease import Leases
-from sensorpool.leases.roster import Roster
 from sensorpool.model.states import State
 from sensorpool.model.values import Milliseconds, Report, ShardRange
 from sensorpool.poke.unit import PokeUnit
@@ -111,7 +110,6 @@ class World:
         self.rounds: dict[str, dict[ShardRange, Round]] = {}  # of each worker's job
         self.last_round: dict[ShardRange, tuple[Milliseconds, dict[int, Milliseconds]]] = {}  # when; the intervals then
         self.owed: dict[ShardRange, set[int]] = {}  # loaded in the last round, and not poked
-        self.finished: dict[tuple[str, ShardRange], Milliseconds] = {}  # of a worker: its last load that it finished
         self.fault_ms: int | None = None
         self.jumps: list[Jump] = []
         self.writer: Actor | None = None
@@ -271,7 +269,7 @@ def make_pool(world: World) -> Pool:
     settings = world.settings
     pool.settler = Settler(pool.database, pool.outbox.deliver, tick_ms=settings.tick_ms)
     pool._leases = Leases(SimulatedRedis(world.client, world), lease_ttl=world.settings.lease_ttl)
-    pool._hints = Roster(pool._leases)
+    pool._hints = pool._leases
     return pool
 
 

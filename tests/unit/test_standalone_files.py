@@ -6,11 +6,10 @@ import pytest
 
 from sensorpool import Settings
 from sensorpool.leases.background_notes import Isolated
-from sensorpool.leases.connection import connect
 from sensorpool.leases.lease import Acquired, Leases
-from sensorpool.leases.range_files import RangeFiles
 from sensorpool.leases.range_state import RangeState
-from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import RedisStore, connect
+from sensorpool.leases.standalone_files import InFlightFiles
 from sensorpool.model.values import ShardRange
 
 RANGE = ShardRange(0, 1_250)
@@ -28,7 +27,7 @@ def _start(settings: Settings) -> tuple[Leases, int]:
     client = connect("memory://")
     client.flushall()
     leases = Leases(RedisStore(client), lease_ttl=60)
-    return leases, leases.keep_in_files(RangeFiles(settings), [RANGE, OTHER_RANGE])
+    return leases, leases.take_up(InFlightFiles(settings), [RANGE, OTHER_RANGE])
 
 
 def _take(leases: Leases) -> Acquired:
