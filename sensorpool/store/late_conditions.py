@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, select, union_all, update
 
 from sensorpool.model.states import Ending
-from sensorpool.model.usual_landing import DAY, PastLanding, Series, usual_of
+from sensorpool.model.usual_landing import DAY, FEWEST, PastLanding, Series, usual_of
 from sensorpool.model.values import Milliseconds
 from sensorpool.store import settling
 from sensorpool.store.database import Database
@@ -19,7 +19,8 @@ from sensorpool.store.schema import poke_group as g
 
 _MOST = 120  # landings of a family, the newest ones
 _LOOK_BACK = 400 * DAY
-_AT_ONCE = 25  # families in a statement
+_LOOKED_UP = 1_000  # families in a statement that says which have enough landings
+_AT_ONCE = 25  # families in a statement that reads landings
 _KEPT = 3_600.0  # seconds
 _MOST_FAMILIES = 20_000  # kept
 
@@ -41,11 +42,21 @@ class UsualLandings:
             self._kept = {}
         kept, here = self._kept, time.monotonic()
         unread = [family for family in families if family not in kept or here - kept[family][0] > _KEPT][:most]
-        for start in range(0, len(unread), _AT_ONCE):
-            some = unread[start : start + _AT_ONCE]
-            found = self._database.read(newest_landings, some, now)
-            kept.update((family, (here, usual_of(found.get(family, ())))) for family in some)
+        kept.update((family, (here, {})) for family in unread)
+        for start in range(0, len(unread), _LOOKED_UP):
+            known = self._database.read(families_with_landings, unread[start : start + _LOOKED_UP], now)
+            for place in range(0, len(known), _AT_ONCE):
+                found = self._database.read(newest_landings, known[place : place + _AT_ONCE], now)
+                kept.update((family, (here, usual_of(landings))) for family, landings in found.items())
         return {family: kept[family][1] for family in families if family in kept}
+
+
+def families_with_landings(connection: Connection, families: Sequence[int], now: Milliseconds) -> list[int]:
+    """Return those of these families that have landings enough for something to be usual: mostly a few."""
+    c = landing.c
+    counted = select(c.family).where(among(c.family), c.ended_at > now - _LOOK_BACK, c.ending == Ending.LANDED)
+    enough = counted.group_by(c.family).having(count_rows >= FEWEST)
+    return list(connection.execute(enough, {"ids": list(families)}).scalars())
 
 
 def newest_landings(
