@@ -29,16 +29,21 @@ def main() -> None:
 
 
 def faults(records: list[dict[str, Any]]) -> str:
-    """Return the table of the faults."""
-    lines = ["| fault | runs | sensors | lost | doubled | wrongly failed | recovery p50 | max |", "| --- " * 8 + "|"]
+    """Return what came of all trials, and the table of the faults."""
+    runs, sensors = (sum(record[name] for record in records) for name in ("runs", "sensors"))
+    lost, doubled, wrong = (sum(record[name] for record in records) for name in ("lost", "doubled", "wrong"))
+    lines = [
+        f"In {runs} runs with {sensors:,} sensors, {lost} were lost, {doubled} doubled and {wrong} wrongly failed.\n",
+        "| fault | runs | recovery p50 | max |",
+        "| --- " * 4 + "|",
+    ]
     for record in records:
         times = record["recovery"]
         measured = (f"{statistics.median(times):.2f}", f"{max(times):.2f}") if times else ("", "")
         name = re.sub(r" \((recovery: how late the others were|the others' lateness)\)", "", record["fault"])
-        cells = (name, record["runs"], record["sensors"], record["lost"], record["doubled"], record["wrong"], *measured)
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    total = [sum(record[name] for record in records) for name in ("runs", "sensors", "lost", "doubled", "wrong")]
-    lines.append("| " + " | ".join(map(str, ("all", *total, "", ""))) + " |")
+        if found := [kind for kind in ("lost", "doubled", "wrong") if record[kind]]:
+            name += f" **({', '.join(found)})**"
+        lines.append("| " + " | ".join(map(str, (name, record["runs"], *measured))) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -48,14 +53,15 @@ def soak(found: dict[str, Any]) -> str:
     grown = ", ".join(f"{name} {first[name]:g} → {last[name]:g}" for name in GROWTH)
     p50, p99, most = found["true to settled, intervals, p50/p99/max"]
     size = f"{found['sensors']:,} sensors on {found['groups']:,} groups every {found['interval']:g} s"
+    missed, early = found["missed intervals"], found["twice in an interval"]
+    longest = found["longest time between pokes, intervals"]
     lines = (
-        f"**The soak** (`python -m benchmarks.soak`): {found['minutes']:g} minutes, {size}, {found['kills']} kills,",
-        f"one a minute (a child, a whole worker, beat, in turn). {found['pokes']:,} pokes;",
-        f"{found['missed intervals']} intervals missed, {found['twice in an interval']} pokes too early;",
-        f"the longest time between two pokes of a group: {found['longest time between pokes, intervals']} intervals.",
-        f"{found['landed']:,} landed: {found['lost']} lost, {found['doubled']} doubled,",
-        f"{found['wrongly failed']} wrongly failed; settled after {p50} intervals (p50), {p99} (p99), {most} (max).",
-        "Too early are the groups of batches whose worker died: they are poked again.",
+        f"**The soak** (`python -m benchmarks.soak`) ran for {found['minutes']:g} minutes with {size}.",
+        f"It had {found['kills']} kills, one a minute (a child, a whole worker, beat, in turn).",
+        f"Of {found['pokes']:,} pokes {early} came too early, in batches whose worker died. {missed} intervals were missed,",
+        f"and the longest time between two pokes of a group was {longest} intervals.",
+        f"{found['landed']:,} conditions landed: {found['lost']} lost, {found['doubled']} doubled,",
+        f"{found['wrongly failed']} wrongly failed. They settled after {p50} (p50), {p99} (p99), {most} (max) intervals.",
         f"From the fifth minute to the last: {grown}.",
     )
     return "\n".join(lines) + "\n"
