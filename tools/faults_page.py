@@ -58,10 +58,11 @@ def soak(found: dict[str, Any]) -> str:
     lines = (
         f"**The soak** (`python -m benchmarks.soak`) ran for {found['minutes']:g} minutes with {size}.",
         f"It had {found['kills']} kills, one a minute (a child, a whole worker, beat, in turn).",
-        f"Of {found['pokes']:,} pokes {early} came too early, in batches whose worker died. {missed} intervals were missed,",
-        f"and the longest time between two pokes of a group was {longest} intervals.",
+        f"Of {found['pokes']:,} pokes {early} came too early, in batches whose worker died.",
+        f"{missed} intervals were missed, and the longest time between two pokes of a group was {longest} intervals.",
         f"{found['landed']:,} conditions landed: {found['lost']} lost, {found['doubled']} doubled,",
-        f"{found['wrongly failed']} wrongly failed. They settled after {p50} (p50), {p99} (p99), {most} (max) intervals.",
+        f"{found['wrongly failed']} wrongly failed.",
+        f"They settled after {p50} (p50), {p99} (p99), {most} (max) intervals.",
         f"From the fifth minute to the last: {grown}.",
     )
     return "\n".join(lines) + "\n"
