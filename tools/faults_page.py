@@ -5,7 +5,6 @@ SENSORPOOL_TEST_FAULTS_TABLE=benchmarks/results/faults.json make faults; python 
 
 import json
 import re
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +28,28 @@ def main() -> None:
 
 
 def faults(records: list[dict[str, Any]]) -> str:
-    """Return what came of all trials, and the table of the faults."""
+    """Return what came of all trials, and a row for each fault: its variants, and the slowest recovery of them."""
     runs, sensors = (sum(record[name] for record in records) for name in ("runs", "sensors"))
     lost, doubled, wrong = (sum(record[name] for record in records) for name in ("lost", "doubled", "wrong"))
     lines = [
         f"In {runs} runs with {sensors:,} sensors, {lost} were lost, {doubled} doubled and {wrong} wrongly failed.\n",
-        "| fault | runs | recovery p50 | max |",
-        "| --- " * 4 + "|",
+        "| fault | slowest recovery |",
+        "| --- | ---: |",
     ]
-    for record in records:
-        times = record["recovery"]
-        measured = (f"{statistics.median(times):.2f}", f"{max(times):.2f}") if times else ("", "")
-        name = re.sub(r" \((recovery: how late the others were|the others' lateness)\)", "", record["fault"])
-        if found := [kind for kind in ("lost", "doubled", "wrong") if record[kind]]:
-            name += f" **({', '.join(found)})**"
-        lines.append("| " + " | ".join(map(str, (name, record["runs"], *measured))) + " |")
+    numbers = dict.fromkeys(record["fault"].split()[0] for record in records)
+    for number in sorted(numbers, key=int):
+        of_it = [record for record in records if record["fault"].split()[0] == number]
+        times = [each for record in of_it for each in record["recovery"]]
+        names = "<br>".join(_name(record) for record in of_it)
+        lines.append(f"| {number} {names} | {f'{max(times):.2f}' if times else ''} |")
     return "\n".join(lines) + "\n"
+
+
+def _name(record: dict[str, Any]) -> str:
+    """Return the name of a fault, without its number, and what it has cost."""
+    name = re.sub(r" \((recovery: how late the others were|the others' lateness)\)", "", record["fault"])
+    cost = [kind for kind in ("lost", "doubled", "wrong") if record[kind]]
+    return name.partition(" ")[2] + (f" **({', '.join(cost)})**" if cost else "")
 
 
 def soak(found: dict[str, Any]) -> str:
