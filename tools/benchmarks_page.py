@@ -21,7 +21,8 @@ Rows = list[dict[str, Any]]
 _LEFT_OUT = re.compile(
     "by part|by worker|of that|CPU, % of one core|registration|(sensors|groups|rows|landed|interval, s|processes)$"
     "|worker processes|pokes saved|states|lines of log|failed|fairness between groups|triggerer, open files"
-    "|(mean|longest) above|calls (that it|during)|seconds( to|$)|calls in a second (most|afterwards)"
+    "|(mean|longest) above|conditions$|latency, s: p99|settled to heard|all wait after|first settled"
+    "|calls (that it|during)|seconds( to|$)|calls in a second (most|afterwards)"
 )
 
 
@@ -36,7 +37,7 @@ def main() -> None:
     places: dict[str, Callable[[], str]] = {
         "machine": lambda: machine(found),
         "budgets": lambda: budgets(found),
-        "peers": lambda: peers(measured) + notes(measured),
+        "peers": lambda: peers(measured),
         "peers_few": lambda: peers(few),
         **{name: lambda name=name: table(found[name]) for name in found},  # type: ignore[misc]
         "plot growth": lambda: growth(found["million"]["rows"]),
@@ -179,15 +180,6 @@ def peers(found: dict[str, dict[str, Any]]) -> str:
             + " |"
         )
     return "\n".join(lines)
-
-
-_TAKEN_OFF = "What Airflow takes when no sensor waits is taken off, in its favour. "
-
-
-def notes(found: dict[str, dict[str, Any]]) -> str:
-    """Return a note on each peer but ours."""
-    peers = [row for name, row in found.items() if not name.startswith("sensorpool")]
-    return "\n\n" + "\n".join(f"- **{row['peer']}**: {row['note'].replace(_TAKEN_OFF, '')}" for row in peers)
 
 
 def growth(rows: Rows) -> str:
