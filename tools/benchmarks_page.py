@@ -20,7 +20,7 @@ Rows = list[dict[str, Any]]
 # what the results keep, and the page leaves out: parts of a figure, and what a case says by its name
 _LEFT_OUT = re.compile(
     "by part|by worker|of that|CPU, % of one core|registration|(sensors|groups|rows|landed|interval, s|processes)$"
-    "|worker processes|pokes saved|states|lines of log|failed|fairness between groups|triggerer, open files"
+    "|worker processes|pokes a second|pokes saved|states|lines of log|failed|fairness between groups|triggerer, open files"
     "|(mean|longest) above|conditions$|latency, s: p99|settled to heard|all wait after|first settled"
     "|calls (that it|during)|seconds( to|$)|calls in a second (most|afterwards)"
 )
@@ -56,8 +56,8 @@ def machine(found: dict[str, Any]) -> str:
     of = found["overhead"]["machine"]
     rounds = [each["machine"]["nanoseconds_a_loop"] for each in found.values() if "machine" in each]
     return (
-        f"{of['cores']} shared virtual cores, {of['memory_gib']} GiB, Python {of['python']}. In a quick hour a "
-        f"round of an empty Python loop takes {min(rounds):.0f} ns, in a slow one {max(rounds):.0f}"
+        f"{of['cores']} shared virtual cores, {of['memory_gib']} GiB, Python {of['python']}.\nA round of an empty "
+        f"Python loop takes {min(rounds):.0f} to {max(rounds):.0f} ns there"
     )
 
 

@@ -10,12 +10,12 @@ from sensorpool.config.settings import Settings
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = """# Settings
 
-Each setting is an environment variable, read at start. Times are seconds, lists are comma-separated. `sensorpool config`
-shows what is in effect, and where each value comes from.
+Each setting is an environment variable, read at start. Times are seconds, lists are comma-separated.
+`sensorpool config` shows what is in effect, and where each value comes from.
 
 In Airflow, the section `[sensorpool]` of `airflow.cfg` and `AIRFLOW__SENSORPOOL__NAME` have the same settings.
-`SENSORPOOL_NAME` takes precedence. There `database_schema` is `sensorpool` by default on PostgreSQL, and `sensors_enabled`
-includes the poolable sensors of the providers ([patterns](airflow.md#patterns)).
+`SENSORPOOL_NAME` takes precedence. There `database_schema` is `sensorpool` by default on PostgreSQL, and
+`sensors_enabled` includes the poolable sensors of the providers ([patterns](airflow.md#patterns)).
 
 `python tools/settings_reference.py` generates this page.
 
