@@ -20,7 +20,7 @@ Rows = list[dict[str, Any]]
 # what the results keep, and the page leaves out: parts of a figure, and what a case says by its name
 _LEFT_OUT = re.compile(
     "by part|by worker|of that|CPU, % of one core|registration|(sensors|groups|rows|landed|interval, s|processes)$"
-    "|worker processes|pokes a second|pokes saved|states|lines of log|failed|fairness between groups|triggerer, open files"
+    "|worker processes|pokes (a second|saved)|states|lines of log|failed|fairness between groups|triggerer, open files"
     "|(mean|longest) above|conditions$|latency, s: p99|settled to heard|all wait after|first settled"
     "|calls (that it|during)|seconds( to|$)|calls in a second (most|afterwards)"
 )
