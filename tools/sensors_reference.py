@@ -32,30 +32,27 @@ This page lists every sensor class of the installed providers in the versions na
 generates it, and a test keeps it fresh.
 
 - **poolable**: the sensor can be rebuilt from its constructor's arguments, and its poke needs nothing else.
-- **poolable if**: the same, unless the named arguments are given. A callable that is **given by name** is a function
-  that the pool can import, that `callables_enabled` lists, and that takes nothing of the template context
-  ([callables](airflow.md#callables)).
+- **poolable if**: the same, on that condition. A callable that is **given by name** is a function that the pool can
+  import and that `callables_enabled` lists ([callables](airflow.md#callables)).
 - **by exact name, if**: the same, for a class that only calls a callable. No pattern enables it.
 - **gate**, **gate if**: it waits in the pool, and when it lands its task pokes once more on a worker, for the reason
   given ([gates](airflow.md#gates)).
 - **by itself**: it always defers, and needs neither a slot nor the pool.
 - **native**: it runs on its worker, for the reason given.
 
-The pattern `airflow.providers.*` in `[sensorpool] sensors_enabled` is the default. It enables all classes that are
-poolable or at a gate here. {operators}, which wait for what they have started, are enabled by name. Other classes, and
-classes derived from those listed, need their exact names ([patterns](airflow.md#patterns)).
+By default `[sensorpool] sensors_enabled` enables all classes that are poolable or at a gate here, and
+{operators}. Other classes, and derived ones, need their exact names
+([patterns](airflow.md#patterns)).
 
-With `deferrable=True` a sensor defers by itself, unless `[sensorpool] deferrable = pool` is set. The last column says
-what the setting does: **pool** if the sensor ends as without `deferrable=True`, **native** if it would leave another
-XCom or keep its slot ([deferrable sensors](airflow.md#deferrable-sensors)).
+The last column says where a sensor with `deferrable=True` waits if `[sensorpool] deferrable = pool` is set: in the
+**pool**, or **native** in the triggerer ([deferrable sensors](airflow.md#deferrable-sensors)).
 
 Of the {all} classes {out} leave their slot: {pooled} wait in the pool, {gates} of them at a gate, and {selves} always
 defer by themselves. Of the others {rest} do with `deferrable=True`.
 
-Each task is proved once more on its worker, with its rendered arguments. Arguments that JSON cannot represent, or
-returns as another type (an enum's member, a `pendulum` time, a `Path`), keep a sensor on its worker. Reasons against a
-class apply to derived classes too. Classes derived from `DateTimeSensor`, `TimeSensor` and `TimeDeltaSensor` are
-native. Your own class is poolable if the pool can import it and it passes the same proof.
+Each task is proved once more on its worker. Arguments that JSON cannot represent, or returns as another type (an enum's
+member, a `pendulum` time, a `Path`), keep a sensor on its worker. Reasons against a class apply to derived classes too.
+Classes derived from `DateTimeSensor`, `TimeSensor` and `TimeDeltaSensor` are native.
 """
 
 
