@@ -12,7 +12,7 @@ from statistics import mean, quantiles
 
 from benchmarks.report import Row
 from sensorpool.model.due import period
-from sensorpool.model.sparse import is_left_out
+from sensorpool.model.usual_landing import is_left_out
 
 SERIES, RECORD, DAYS = 100, 120, 30
 DAY, MINUTE = 86_400_000, 60_000

@@ -167,9 +167,9 @@ def _measure(tree: Path, question: str, *, full: bool) -> Figures:
         if not done.returncode:
             found = json.loads((tree / "benchmarks" / "results" / f"{question}.json").read_text())
             return figures(question, found["rows"])
-        said = [
-            line for line in done.stdout.splitlines() if line.startswith(f"{question}: ")
-        ] or done.stderr.splitlines()
+        # the second line that begins with the question is its error; the first one is its heading
+        errors = [line for line in done.stdout.splitlines() if line.startswith(f"{question}: ")][1:]
+        said = errors or done.stderr.splitlines()
         click.echo(f"  it failed: {said[-1] if said else 'it says nothing'}", err=True)
     raise click.ClickException(f"the benchmark failed {TRIES} times: {' '.join(command[1:])}")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from benchmarks.report import Row, demand
 from benchmarks.sensors import NEVER
-from benchmarks.stage import Stage, less
+from benchmarks.stage import PRODUCT, Stage, less
 from harness.until import until
 
 BATCH = 100_000  # registrations that the client has in memory at once
@@ -13,12 +13,12 @@ BATCH = 100_000  # registrations that the client has in memory at once
 
 def run(full: bool) -> Iterator[Row]:
     """A thousand to a hundred thousand every 18 s; a million every 180 s, which is as many pokes a second."""
-    sizes = [(1_000, 18.0, 1.0, 8), (10_000, 18.0, 1.0, 8), (100_000, 18.0, 1.0, 8)]
+    sizes = [(1_000, 18.0, 1.0), (10_000, 18.0, 1.0), (100_000, 18.0, 1.0)]
     if full:
-        sizes.append((1_000_000, 180.0, 5.0, 16))
+        sizes.append((1_000_000, 180.0, 5.0))
     base: Row = {}
-    for sensors, interval, tick, shards in sizes:
-        row = measure(f"{sensors:,} every {interval:g} s", sensors, interval=interval, tick=tick, shards=shards)
+    for sensors, interval, tick in sizes:
+        row = measure(f"{sensors:,} every {interval:g} s", sensors, interval=interval, tick=tick)
         base = base or row  # with few groups a worker takes about as much as without groups
         if sensors >= 100_000:
             memory, groups = (row[name] - base[name] for name in ("memory of a worker, MB", "groups"))
@@ -26,10 +26,10 @@ def run(full: bool) -> Iterator[Row]:
         yield row
 
 
-def measure(case: str, sensors: int, *, interval: float, tick: float, shards: int) -> Row:
+def measure(case: str, sensors: int, *, interval: float, tick: float) -> Row:
     """Register, wait until every group was poked once, and measure one interval."""
     groups = sensors * 6 // 10
-    with Stage(tick=tick, poke_interval=interval, shards=shards, groups_cached=2 * groups) as stage:
+    with Stage(tick=tick, poke_interval=interval, groups_cached=2 * groups) as stage:
         before, began, origin = stage.cpu(), time.monotonic(), time.time()
         for start in range(0, sensors, BATCH):
             stage.pool.register_many(
@@ -82,7 +82,7 @@ def measure(case: str, sensors: int, *, interval: float, tick: float, shards: in
             "CPU of a poke, µs": 1e6 * sum(used.values()) / pokes,
             "memory of a worker, MB": memory / 1e6,
             "bytes a resident group": None,
-            "statements a range and tick": len(statements) / (10 * shards),
+            "statements a range and tick": len(statements) / (10 * PRODUCT["shards"]),
             "restart, all poked after, s": time.monotonic() - began_cold,
         }
 

@@ -19,12 +19,13 @@ from harness.servers import PostgresServer, RedisServer
 from harness.service import Service, children, kill_tree
 from harness.until import until
 from sensorpool.client.pool import Pool
+from sensorpool.config.settings import Settings
 from sensorpool.model.states import State
 from sensorpool.store.migrate import upgrade
 
 ROOT = Path(__file__).parents[1]
 HOUR = 3600.0
-UNTIL_QUIET = 25.0  # seconds: the marks of the first jobs are there, and beat has read the roster again
+UNTIL_QUIET = 25.0  # seconds: the first jobs are over, and beat has read the roster again
 # settings of a usual server of this size
 POSTGRES = {"shared_buffers": "1GB", "max_wal_size": "4GB", "track_io_timing": "off"}
 
@@ -170,17 +171,18 @@ class Stage:
         return self.states().get(str(State.SENSING), 0)
 
 
-# the defaults of `Settings`, which the tests' fast profile overrides
-PRODUCT: dict[str, Any] = {
-    "shards": 8,
-    "tick": 5.0,
-    "poke_interval": 60.0,
-    "poke_timeout": 10.0,
-    "lease_ttl": 30.0,
-    "heartbeat": 5.0,
-    "rescue_interval": 15.0,
-    "log_level": "DEBUG",  # the line of a job at which nothing happened
-}
+# the defaults of `Settings`, which the fast profile of the tests overrides
+_OVERRIDDEN = (
+    "shards",
+    "tick",
+    "poke_interval",
+    "poke_timeout",
+    "lease_ttl",
+    "heartbeat",
+    "rescue_interval",
+    "log_level",
+)
+PRODUCT: dict[str, Any] = {name: getattr(Settings(), name) for name in _OVERRIDDEN}
 
 
 def tree_seconds(root: psutil.Process) -> float:

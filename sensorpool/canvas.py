@@ -18,7 +18,7 @@ from sensorpool.client.instance import Instance
 from sensorpool.client.pool import Pool
 from sensorpool.client.validate import check_name, condition
 from sensorpool.errors import Refused, SensorFailed, Unreachable
-from sensorpool.model.callbacks import WAIT_FOR
+from sensorpool.model.callback_messages import WAIT_FOR
 from sensorpool.model.identity import identify
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import State

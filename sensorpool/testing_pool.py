@@ -27,7 +27,7 @@ from sensorpool.client.wait import named as by_id
 from sensorpool.config.allowlist import Allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
-from sensorpool.model import callbacks, values
+from sensorpool.model import callback_messages, values
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact, Flushed
@@ -36,8 +36,7 @@ from sensorpool.poke.classes import Classes
 from sensorpool.publish.callbacks import arguments_of
 from sensorpool.publish.messages import result_of
 from sensorpool.settle.settler import Settler
-from sensorpool.store import callbacks as callback_rows
-from sensorpool.store import inspecting
+from sensorpool.store import callback_rows, inspecting
 from sensorpool.store.migrate import upgrade
 from sensorpool.testing import Clock
 
@@ -198,7 +197,7 @@ class TestPool(Pool):
         for each in flushed.settled:
             if each.on_settled is None:
                 continue
-            for message in callbacks.messages(each.on_settled, each.state):
+            for message in callback_messages.messages(each.on_settled, each.state):
                 result = result_of(each)
                 args, kwargs = loads(dumps(arguments_of(message, result)))  # as its task gets them
                 options = dict(message.get("options") or {})

@@ -32,7 +32,7 @@ from harness.servers import (
     fresh_database,
 )
 from sensorpool.instrumentation import redaction
-from sensorpool.leases import connection
+from sensorpool.leases import redis_store
 
 AnyServer = TypeVar("AnyServer", bound=Server)
 
@@ -88,7 +88,7 @@ def secrets_of_its_own() -> Iterator[None]:
 def memory_of_its_own() -> Iterator[None]:
     """Give the next test a Redis of its own where it has one in this process's memory: workers may still be in it."""
     yield
-    connection._embedded_server = None
+    redis_store._embedded_server = None
 
 
 def pytest_report_header() -> str:

@@ -17,8 +17,7 @@ Id = sa.BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
 Digest = sa.LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
 LongText = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
 
-CELL = sa.text("(shardcode >> 7)")
-DUE = ["id", "version", "hashcode", "shardcode", "members", "phase", "registered_at", "next_deadline"]
+LOADED = ["id", "version", "hashcode", "poke_interval", "phase", "registered_at", "next_deadline"]
 
 
 def _name(length: int) -> sa.String:
@@ -58,19 +57,10 @@ def upgrade() -> None:
         postgresql_ops={"location": "varchar_pattern_ops"},
         postgresql_where=sa.text("location IS NOT NULL"),
     )
+    op.create_index("ix_poke_group_load", "poke_group", ["shardcode"], postgresql_include=LOADED)
     if op.get_bind().dialect.name == "postgresql":
-        op.create_index(
-            "ix_poke_group_due",
-            "poke_group",
-            [CELL, "poke_interval", sa.text("mod(phase, greatest(poke_interval, 1))")],
-            postgresql_include=DUE,
-        )
-        op.create_index("ix_poke_group_new", "poke_group", [CELL, "registered_at"])
-        op.create_index("ix_poke_group_deadline", "poke_group", [CELL, "next_deadline"])
         late = sa.text("late_since IS NOT NULL")
         op.create_index("ix_poke_group_late_since", "poke_group", ["late_since"], postgresql_where=late)
-    else:
-        op.create_index("ix_poke_group_load", "poke_group", ["shardcode"])
     op.create_table(
         "group_trouble",
         sa.Column("group_id", sa.BigInteger, autoincrement=False),
@@ -85,7 +75,6 @@ def upgrade() -> None:
     op.create_index("ix_group_trouble_shardcode", "group_trouble", ["shardcode"])
     op.create_table(
         "sensor_instance",
-        "group_trouble",
         sa.Column("id", Id, autoincrement=True),
         sa.Column("dag_id", _name(250), nullable=False),
         sa.Column("task_id", _name(250), nullable=False),
@@ -112,7 +101,6 @@ def upgrade() -> None:
         sa.Column("settled_at", sa.BigInteger),
         sa.Column("xcom_value", LongText),
         sa.Column("on_settled", LongText),
-        sa.Column("shared_value_id", sa.BigInteger),
         sa.PrimaryKeyConstraint("id", name="pk_sensor_instance"),
         sa.UniqueConstraint(
             "dag_id",
@@ -154,13 +142,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("digest", name="pk_poke_quarantine"),
     )
     op.create_table(
-        "dag_over_quota",
-        sa.Column("dag_id", _name(250), nullable=False),
-        sa.Column("sensing", sa.Integer, nullable=False),
-        sa.Column("since", sa.BigInteger, nullable=False),
-        sa.PrimaryKeyConstraint("dag_id", name="pk_dag_over_quota"),
-    )
-    op.create_table(
         "sensorpool_outbox",
         sa.Column("id", Id, autoincrement=True),
         sa.Column("created_at", sa.BigInteger, nullable=False),
@@ -182,15 +163,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("instance_id", name="pk_sensorpool_callback"),
     )
     op.create_index("ix_sensorpool_callback_next_try_at", "sensorpool_callback", ["next_try_at"])
-    op.create_table(
-        "shared_value",
-        sa.Column("id", Id, autoincrement=True),
-        sa.Column("group_id", sa.BigInteger, nullable=False),
-        sa.Column("created_at", sa.BigInteger, nullable=False),
-        sa.Column("value", LongText, nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_shared_value"),
-        sqlite_autoincrement=True,
-    )
     op.create_table(
         "class_proof",
         sa.Column("digest", Digest, nullable=False),
@@ -219,21 +191,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_sensorpool_schema"),
     )
     op.bulk_insert(schema, [{"id": 1, "oldest_code": "0.1.0", "pool_id": uuid4().hex}])
-
-
-def downgrade() -> None:
-    for name in (
-        "sensorpool_schema",
-        "sensorpool_action",
-        "class_proof",
-        "shared_value",
-        "sensorpool_callback",
-        "sensorpool_outbox",
-        "dag_over_quota",
-        "poke_quarantine",
-        "landing",
-        "sensor_instance",
-        "group_trouble",
-        "poke_group",
-    ):
-        op.drop_table(name)

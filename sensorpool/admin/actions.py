@@ -12,10 +12,9 @@ from sensorpool.client.pool import Pool
 from sensorpool.errors import Refused, SensorpoolError, Unknown
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.leases.dirty_flags import at_once
 from sensorpool.model.states import State
-from sensorpool.model.times import spell_time
-from sensorpool.store import actions, inspecting
+from sensorpool.model.words import spell_time
+from sensorpool.store import action_log, inspecting
 
 _LONGEST_NAME = 250  # as the column
 _LONGEST_SUBJECT = 1_000
@@ -41,8 +40,8 @@ def poke_now(pool: Pool, group_id: int, who: str) -> str:
     def do() -> str:
         pool.workers()
         shard_range = pool.range_of(group["shardcode"])
-        pool.roster.raise_dirty({shard_range: [at_once(group_id)]})
-        pool.outbox.nudge(shard_range)
+        for woken in pool.leases.waking.wake({shard_range: [group_id]})[0]:
+            pool.outbox.nudge(woken)
         return "it is poked as soon as a worker takes its range up"
 
     return _recorded(pool, who, "poke now", f"condition {group_id} of {group['op_classpath']}", do)
@@ -99,21 +98,21 @@ def recorded(pool: Pool, before_id: int | None, most: int) -> list[dict[str, Any
 
     :raises Unreachable: when the database does not answer.
     """
-    rows = pool.database.read(actions.newest, before_id, most)
+    rows = pool.database.read(action_log.newest, before_id, most)
     return [{**row, "at": spell_time(row["at"])} for row in rows]
 
 
 def _recorded(pool: Pool, who: str, what: str, subject: str, do: Callable[[], str]) -> str:
     database = pool.database
     now, name = database.read(database.now), _name(who)
-    action_id = database.run(actions.note, now, name, what, subject[:_LONGEST_SUBJECT])
+    action_id = database.run(action_log.note, now, name, what, subject[:_LONGEST_SUBJECT])
     try:
         outcome = do()
     except SensorpoolError as error:
-        database.run(actions.conclude, action_id, f"not done: {error}")
+        database.run(action_log.conclude, action_id, f"not done: {error}")
         log.warning("an operator's action is not done", who=name, what=what, subject=subject, error=str(error))
         raise
-    database.run(actions.conclude, action_id, outcome)
+    database.run(action_log.conclude, action_id, outcome)
     log.info("an operator has acted", who=name, what=what, subject=subject, outcome=outcome)
     return outcome
 

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 
+from sensorpool.admin.look import Finding
 from sensorpool.config import extensions
-from sensorpool.config.allowlist import Allowlist, classes_of, doubt_about, installed, is_here
+from sensorpool.config.allowlist import Allowlist, classes_of, doubt_about, installed, is_here, is_pattern, package_of
 from sensorpool.config.catalogs import catalog_of
 from sensorpool.config.settings import EXTENSIONS, Settings
 from sensorpool.errors import ClassUnavailable, SensorpoolError
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.finding import Finding
-from sensorpool.model.patterns import is_pattern, package_of
 from sensorpool.model.words import counted
 from sensorpool.poke.classes import Classes
 from sensorpool.poke.patches import refuse_patches

@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 
 from sensorpool.admin import backends
-from sensorpool.admin.look import Look
-from sensorpool.instrumentation.redaction import printable
-from sensorpool.model.finding import Finding
+from sensorpool.admin.look import Finding, Look
 from sensorpool.model.words import counted
-from sensorpool.store import admission, late_conditions, troubles
+from sensorpool.store import late_conditions, troubles
 
 
 def _late(look: Look) -> Iterator[Finding]:
@@ -17,7 +15,7 @@ def _late(look: Look) -> Iterator[Finding]:
 
 
 def _quarantined(look: Look) -> Iterator[Finding]:
-    if count := look.read(admission.count_quarantined):
+    if count := look.read(troubles.count_quarantined):
         said = f"in quarantine: {counted(count, 'condition')} (`sensorpool quarantine` lists them)"
         yield Finding("quarantine", "warning", said)
 
@@ -37,17 +35,10 @@ def _overrunning(look: Look) -> Iterator[Finding]:
         yield Finding("pokes", "warning", said)
 
 
-def _quotas(look: Look) -> Iterator[Finding]:
-    for dag_id, sensing in look.read(admission.dags_over_quota).items():
-        said = f"{printable(dag_id)} is over its quota ({sensing:,} sensing): its further sensors are refused"
-        yield Finding("quota", "warning", said)
-
-
 CHECKS = (
     ("late", _late),
     ("quarantine", _quarantined),
     ("budget", _budgets),
     ("pokes", _overrunning),
-    ("quota", _quotas),
 )
 """Each with the subject under which its error is told."""

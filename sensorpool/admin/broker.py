@@ -1,9 +1,8 @@
 """Whether the broker takes messages."""
 
 from sensorpool.config.settings import Settings
-from sensorpool.leases.connection import connect
-from sensorpool.leases.redis_store import RedisStore
-from sensorpool.publish import alarm, declarations
+from sensorpool.leases.redis_store import RedisStore, connect
+from sensorpool.publish import rabbitmq_probe
 from sensorpool.publish.wire import is_amqp, is_redis
 
 
@@ -13,7 +12,6 @@ def probe_broker(settings: Settings) -> None:
     :raises Unreachable: when it does not.
     """
     if is_amqp(settings.broker):
-        alarm.probe(settings.broker)
-        declarations.probe(settings)
+        rabbitmq_probe.probe(settings)
     elif settings.broker != settings.redis_url and is_redis(settings.broker):
         RedisStore(connect(settings.broker), url=settings.broker, namespace=settings.namespace).probe()

@@ -3,8 +3,8 @@
 from typing import Any
 
 from sensorpool.client.pool_view import PoolView
-from sensorpool.model.times import spell_time
-from sensorpool.store import callbacks
+from sensorpool.model.words import spell_time
+from sensorpool.store import callback_rows
 
 
 def waiting(pool: PoolView, most: int) -> list[dict[str, Any]]:
@@ -23,7 +23,7 @@ def waiting(pool: PoolView, most: int) -> list[dict[str, Any]]:
             "next_try": spell_time(row["next_try_at"]),
             "cause": row["cause"],
         }
-        for row in pool.database.read(callbacks.waiting, most)
+        for row in pool.database.read(callback_rows.waiting, most)
     ]
 
 
@@ -32,4 +32,4 @@ def hurry(pool: PoolView) -> int:
 
     :raises Unreachable: when the database does not answer.
     """
-    return pool.database.run(callbacks.hurry, pool.database.read(pool.database.now))
+    return pool.database.run(callback_rows.hurry, pool.database.read(pool.database.now))

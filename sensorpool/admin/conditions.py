@@ -12,8 +12,8 @@ from sensorpool.instrumentation.redaction import printable
 from sensorpool.leases.poke_log import last_outcomes
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import INCONCLUSIVE, Outcome, State
-from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import family_of
+from sensorpool.model.words import spell_time
 from sensorpool.store import conditions, inspecting
 from sensorpool.store.conditions import Order, Wanted
 

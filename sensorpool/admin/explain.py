@@ -9,18 +9,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sensorpool.admin import findings, instances
+from sensorpool.admin.look import Finding
 from sensorpool.client.pool_view import PoolView
 from sensorpool.client.register import spell
 from sensorpool.model.execution_context import ExecutionContext
-from sensorpool.model.finding import Finding
-from sensorpool.model.sparse import FACTOR
 from sensorpool.model.states import Ending, Outcome, State
-from sensorpool.model.times import between, seconds_since, spell_time, when
-from sensorpool.model.usual_landing import expected, family_of
+from sensorpool.model.usual_landing import FACTOR, expected, family_of
 from sensorpool.model.values import Key
+from sensorpool.model.words import between, seconds_since, spell_time, when
 from sensorpool.poke.classes import ALL_OF, ANY_OF, JOINS
 from sensorpool.store import inspecting
-from sensorpool.store.usual_landings import UsualLandings
+from sensorpool.store.late_conditions import UsualLandings
 
 _ENDED = {
     Ending.LANDED: "its condition landed",

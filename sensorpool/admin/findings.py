@@ -8,11 +8,10 @@ from contextlib import closing
 from typing import TypeVar
 
 from sensorpool.admin import behind, working
-from sensorpool.admin.look import Look
+from sensorpool.admin.look import Finding, Look
 from sensorpool.client.pool_view import PoolView
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SensorpoolError
-from sensorpool.model.finding import Finding
 
 Looked = TypeVar("Looked")
 

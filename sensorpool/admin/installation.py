@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sensorpool.admin import allowed_classes
 from sensorpool.admin.broker import probe_broker
-from sensorpool.admin.look import Look
+from sensorpool.admin.look import Finding, Look
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions, infra_classes
 from sensorpool.config.settings import Settings
@@ -15,7 +15,6 @@ from sensorpool.config.shared import differences, shared
 from sensorpool.config.variables import unknown_settings
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
-from sensorpool.model.finding import Finding
 from sensorpool.model.words import counted
 from sensorpool.publish import application, overlay, wire
 from sensorpool.publish.broker import Connection
@@ -85,8 +84,7 @@ def _names(settings: Settings) -> Iterator[Finding]:
 def _overlay(settings: Settings) -> Iterator[Finding]:
     """The Celery settings that a worker has which is started in this folder."""
     found = overlay.read()
-    found.over(wire.celery_settings(settings))
-    found.refuse()
+    found.over(application.celery_settings(settings))
     yield Finding("celery", "ok", f"{found} (for what starts in {Path.cwd()})")
     for said in found.unknown():
         yield Finding("settings", "warning", said)

@@ -9,14 +9,14 @@ from sensorpool.admin.quarantine import id_of
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Refused, Unknown, Unreachable
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.model.callbacks import shown
+from sensorpool.model.callback_messages import shown
 from sensorpool.model.identity import identify
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import State
-from sensorpool.model.times import spell_time
-from sensorpool.store import admission, callbacks, inspecting, listing, values
-from sensorpool.store.codes import is_denied
-from sensorpool.store.listing import Selection
+from sensorpool.model.words import spell_time
+from sensorpool.store import callback_rows, inspecting, troubles
+from sensorpool.store.database_errors import is_denied
+from sensorpool.store.inspecting import Selection
 
 SHOWN_MEMBERS = 20
 
@@ -47,7 +47,7 @@ def show(pool: PoolView, instance_id: int, *, of_others: bool = True) -> dict[st
         "settled_at": spell_time(row["settled_at"]),
         "ending": row["ending"],
         "external_id": row["external_id"],
-        "xcom_value": _xcom_value(pool, row),
+        "xcom_value": None if row["xcom_value"] is None else read_json(row["xcom_value"], row["xcom_value"]),
         "on_settled": _callback(pool, row),
         "group_id": row["group_id"],
         "hashcode": row["hashcode"],
@@ -103,13 +103,13 @@ def list_instances(pool: PoolView, selection: Selection, most: int) -> list[dict
             "settled_at": spell_time(row["settled_at"]),
             "reason": row["reason"],
         }
-        for row in _read(pool, listing.instances, selection, most)
+        for row in _read(pool, inspecting.instances, selection, most)
     ]
 
 
 def count_instances(pool: PoolView, selection: Selection) -> int:
     """Return how many instances are wanted, on all pages."""
-    return _read(pool, listing.count, selection) if _can_be(selection) else 0
+    return _read(pool, inspecting.count_instances, selection) if _can_be(selection) else 0
 
 
 def _read(pool: PoolView, question: Callable[..., Any], selection: Selection, *more: int) -> Any:
@@ -127,14 +127,6 @@ def _can_be(selection: Selection) -> bool:
     return all(printable(text) == text for text in selection.texts())
 
 
-def _xcom_value(pool: PoolView, row: Any) -> Any:
-    """Return the XCom value of an instance, wherever it is kept."""
-    text, value_id = row["xcom_value"], row["shared_value_id"]
-    if value_id is not None:
-        text = pool.database.read(values.read, [value_id]).get(value_id)
-    return None if text is None else read_json(text, text)
-
-
 def _callback(pool: PoolView, row: Any) -> str | None:
     """Describe the state of an instance's callbacks; None if it has none."""
     if row["on_settled"] is None:
@@ -144,7 +136,7 @@ def _callback(pool: PoolView, row: Any) -> str | None:
         return f"none is sent for the state {row['state']}"
     if row["state"] == State.SENSING:
         return f"{task} is sent when it settles"
-    waiting = pool.database.read(callbacks.find, row["id"])
+    waiting = pool.database.read(callback_rows.find, row["id"])
     if waiting is None:
         return f"{task} was sent"
     said = f"{task} waits to be sent, tried {waiting['tries']} times, next at {spell_time(waiting['next_try_at'])}"
@@ -157,7 +149,7 @@ def _quarantine_of(pool: PoolView, row: Any) -> str | None:
         digest = identify(row["op_classpath"], read_json(row["poke_context"])).digest
     except Refused:
         return None  # a row that was edited by hand: such a condition cannot be registered
-    found = pool.database.read(admission.quarantined, [digest])
+    found = pool.database.read(troubles.quarantined, [digest])
     if not found:
         return None
     why = f"since {spell_time(found[0]['since'])}: {found[0]['crashes']} crashes, the last time: {found[0]['reason']}"

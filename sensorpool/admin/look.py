@@ -1,24 +1,42 @@
 """One look at a pool, which several checks share: each server is asked once, and only for what a check wants."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from sensorpool.client.pool_view import PoolView
 from sensorpool.config.settings import Settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError
-from sensorpool.leases.background_notes import Isolated
-from sensorpool.leases.child_deaths import ChildDeath
+from sensorpool.leases.background_notes import Isolated, Waiting, who_waits
+from sensorpool.leases.incidents import ChildDeath
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.outages import Outages
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.outage import Outage
 from sensorpool.model.terms import LiveWorker
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange
-from sensorpool.store import callbacks, inspecting, migrate
+from sensorpool.store import callback_rows, inspecting, migrate
 from sensorpool.store.database import Database
-from sensorpool.worker import lateness
+
+Level = Literal["ok", "warning", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of a report.
+
+    :param said: a sentence, with its mend where something is not in order.
+    :param classes: the class paths that a pattern stands for, where the line is about one.
+    :param stops: whether nothing is poked as long as this is so.
+    """
+
+    subject: str
+    level: Level
+    said: str
+    classes: tuple[str, ...] = ()
+    stops: bool = False
 
 
 class Look:
@@ -94,15 +112,15 @@ class Look:
         return [list(each) for each in self.leases.isolated(self.pool.ranges)]
 
     @cached_property
-    def waiting(self) -> tuple[lateness.Waiting, lateness.Waiting]:
+    def waiting(self) -> tuple[Waiting, Waiting]:
         """The groups that jobs have left over, and those that wait to be poked in a child."""
-        return lateness.who_waits([state for _, state in self.ranges.values()], self.isolated)
+        return who_waits([state for _, state in self.ranges.values()], self.isolated)
 
     @cached_property
     def deaths(self) -> list[ChildDeath]:
         """The deaths of the workers' children in the last minutes, the oldest first."""
         _ = self.leases
-        return self.pool.child_deaths.lately()
+        return self.pool.incidents.deaths()
 
     @cached_property
     def away(self) -> list[Outage]:
@@ -110,9 +128,9 @@ class Look:
         return Outages(self.leases.store).away()
 
     @cached_property
-    def backlog(self) -> list[callbacks.Backlog]:
+    def backlog(self) -> list[callback_rows.Backlog]:
         """The callbacks that wait to be sent, by task."""
-        return list(self.read(callbacks.backlog))
+        return list(self.read(callback_rows.backlog))
 
     @cached_property
     def unpublished(self) -> float | None:

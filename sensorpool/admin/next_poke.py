@@ -8,13 +8,12 @@ from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Unreachable
 from sensorpool.leases.poke_log import Poked, pokes_of
 from sensorpool.model.due import next_period_at
-from sensorpool.model.sparse import FACTOR
 from sensorpool.model.states import State
-from sensorpool.model.times import spell_time
-from sensorpool.model.usual_landing import earliest, family_of
+from sensorpool.model.usual_landing import FACTOR, earliest, family_of
 from sensorpool.model.values import Milliseconds
+from sensorpool.model.words import spell_time
 from sensorpool.store import inspecting, troubles
-from sensorpool.store.usual_landings import UsualLandings
+from sensorpool.store.late_conditions import UsualLandings
 
 SHOWN_POKES = 20
 NOT_KEPT = "not known: Redis keeps the pokes of some intervals, and so many of each shard range"
@@ -25,7 +24,7 @@ def add_last(pool: PoolView, shown: dict[str, Any]) -> None:
     try:
         if shown["unreachable"] is not None:  # a further question would wait as long
             raise Unreachable(shown["unreachable"])
-        records = pool.leases.poke_log.history(pool.range_of(shown["shardcode"]))
+        records = pool.leases.poke_log.records(pool.range_of(shown["shardcode"]))
         pokes = pokes_of(records, shown["group_id"], SHOWN_POKES)
     except Unreachable as error:
         shown["last_outcome"], shown["unreachable"] = "not known: Redis cannot be asked", str(error)

@@ -13,7 +13,7 @@ from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.classes import Classes, Way
-from sensorpool.poke.copies import own_right
+from sensorpool.poke.fork_guard import own_right
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.sensors.time_limit import set_time_limit

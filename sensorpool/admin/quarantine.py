@@ -7,15 +7,15 @@ from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Unknown
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.json_text import read_json
-from sensorpool.model.times import spell_time
-from sensorpool.store import admission
+from sensorpool.model.words import spell_time
+from sensorpool.store import troubles
 
 _ID_LENGTH = 12  # hexadecimal digits
 
 
 def quarantined(pool: PoolView) -> list[dict[str, Any]]:
     """Return the conditions in quarantine, the newest first."""
-    rows = pool.database.read(admission.quarantined)
+    rows = pool.database.read(troubles.quarantined)
     return [
         {
             "id": id_of(row["digest"]),
@@ -43,9 +43,9 @@ def release(pool: PoolView, ids: Sequence[str] | None) -> int:
     :raises Unknown: when one of them is not in quarantine; then none is released.
     """
     if ids is None:
-        return pool.database.run(admission.let_out)
-    inside = {id_of(row["digest"]): bytes(row["digest"]) for row in pool.database.read(admission.quarantined)}
+        return pool.database.run(troubles.let_out)
+    inside = {id_of(row["digest"]): bytes(row["digest"]) for row in pool.database.read(troubles.quarantined)}
     for each in ids:
         if each not in inside:
             raise Unknown(f"{printable(each)[:40]} is not in quarantine: `sensorpool quarantine` lists what is")
-    return pool.database.run(admission.let_out, [inside[each] for each in ids])
+    return pool.database.run(troubles.let_out, [inside[each] for each in ids])

@@ -5,7 +5,8 @@ from typing import NamedTuple
 from sensorpool.client.pool import Pool
 from sensorpool.config.defaults import MEMORY
 from sensorpool.errors import Refused
-from sensorpool.store import epoch, inspecting
+from sensorpool.store import inspecting
+from sensorpool.store.pool_id import restore_ids
 
 
 class Restored(NamedTuple):
@@ -26,6 +27,6 @@ def begin_epoch(pool: Pool) -> Restored:
         names = ", ".join(sorted({each.name for each in workers})[:3])
         raise Refused(f"workers of this pool run ({names}): stop all workers and beats first, and then say it again")
     deleted = 0 if pool.settings.redis_url == MEMORY else pool.leases.store.forget_all()
-    pool_id = pool.database.run(epoch.begin)
+    pool_id = pool.database.run(restore_ids)
     _, waiting = pool.database.read(inspecting.count_waiting)
     return Restored(pool_id, waiting, deleted)

@@ -9,13 +9,13 @@ from sensorpool.admin.look import Look
 from sensorpool.admin.working import MOST_CLASSES
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import SensorpoolError, Unreachable
+from sensorpool.leases.background_notes import Waiting
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.model.states import Ending, State
-from sensorpool.model.times import spell_time
 from sensorpool.model.values import Milliseconds
-from sensorpool.store import admission, conditions, inspecting, late_conditions, troubles
+from sensorpool.model.words import spell_time
+from sensorpool.store import conditions, inspecting, late_conditions, troubles
 from sensorpool.store.conditions import Order, Wanted
-from sensorpool.worker.lateness import Waiting
 
 _LATEST = 10  # late conditions that are named
 
@@ -55,12 +55,11 @@ def status(pool: PoolView) -> dict[str, Any]:
         "away": [backends.shown(outage) for outage in look.away],
         "budgets": backends.budgets(pool),
         "late": look.read(late_conditions.count),
-        "quarantined": look.read(admission.count_quarantined),
+        "quarantined": look.read(troubles.count_quarantined),
         "deaths": [f"{each.worker}: {each.cause}" for each in look.deaths],
         "overrunning": look.read(troubles.count_overrunning),
         "left_over": _waiting(left),
         "wait_apart": _waiting(isolated),
-        "dags_over_quota": look.read(admission.dags_over_quota),
         "callbacks": [
             {
                 "task": each.task,

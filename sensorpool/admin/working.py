@@ -6,21 +6,18 @@ What may be usual for a while is a warning: `health` leaves it out.
 from collections.abc import Iterator, Sequence
 
 from sensorpool.admin import backends
-from sensorpool.admin.look import Look
+from sensorpool.admin.look import Finding, Look
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, printable, safe_line
-from sensorpool.leases import state_file
-from sensorpool.leases.child_deaths import LATELY
-from sensorpool.leases.last_errors import ROUNDS
-from sensorpool.leases.range_state import MISSED, RangeState
-from sensorpool.model.finding import Finding
+from sensorpool.leases import standalone_files
+from sensorpool.leases.incidents import LATELY, ROUNDS
+from sensorpool.leases.range_state import MISSED, RangeState, grace
 from sensorpool.model.outage import Kind
-from sensorpool.model.terms import unequal_budgets, untaken
+from sensorpool.model.terms import untaken
 from sensorpool.model.values import ShardRange
 from sensorpool.model.words import counted
 from sensorpool.publish.wire import queue_of
 from sensorpool.store import inspecting, migrate, troubles
-from sensorpool.worker import lateness
 
 MOST_CLASSES = 20  # that are named
 UNTOLD = 300.0  # seconds that results and callbacks may wait to be sent
@@ -48,8 +45,8 @@ def _redis(look: Look) -> Iterator[Finding]:
 def _agreement(look: Look) -> Iterator[Finding]:
     """Live workers differ from each other, or from the settings here."""
     workers = look.workers
-    shared = untaken(queue_of(look.settings), workers) + unequal_budgets(workers)
-    for line in look.pool.disagreements(workers) + [printable(each)[:_LONGEST] for each in shared]:
+    untaken_by = [printable(each)[:_LONGEST] for each in untaken(queue_of(look.settings), workers)]
+    for line in look.pool.disagreements(workers) + untaken_by:
         yield Finding("settings", "wrong", line)
     if (foreign := look.pool.roster.foreign()) is not None:
         said = f"jobs come for the range {foreign}, which no worker has: a beat or a registrant has other SHARDS or "
@@ -117,14 +114,14 @@ def _lateness(look: Look) -> Iterator[Finding]:
 
 def _chores(look: Look) -> Iterator[Finding]:
     _ = look.leases
-    for chore, cause in look.pool.trouble.of_chores().items():
+    for chore, cause in look.pool.incidents.of_chores().items():
         yield Finding("rescue", "wrong", f"rescue fails at {chore}, for {ROUNDS} rounds and more: {cause}")
 
 
 def _ticks(look: Look) -> Iterator[Finding]:
     """Jobs do not look at some ranges, and why."""
     now, limit = look.now, MISSED * look.tick
-    causes = look.pool.trouble.of_jobs(list(look.ranges))
+    causes = look.pool.incidents.of_jobs(list(look.ranges))
     failing: dict[str, list[ShardRange]] = {}  # why jobs fail, and of which ranges
     free: list[ShardRange] = []
     held: list[str] = []
@@ -176,7 +173,7 @@ def _who_is_away(look: Look, limit: float, *, all_free: bool) -> str | None:
     :param all_free: whether no range has been looked at.
     """
     if look.settings.embedded:
-        return state_file.last_written(look.settings) if all_free else None
+        return standalone_files.last_written(look.settings) if all_free else None
     from sensorpool.admin.broker import probe_broker  # a check of a healthy pool imports no broker
 
     try:
@@ -227,8 +224,8 @@ def _past_deadline(look: Look) -> Iterator[Finding]:
         tick = look.tick
     except Unreachable:  # Redis
         tick = look.settings.tick
-    grace = lateness.grace(tick, look.settings.poke_timeout)
-    count, first = look.read(inspecting.past_deadline, look.now, MISSED, grace)
+    more = grace(tick, look.settings.poke_timeout)
+    count, first = look.read(inspecting.past_deadline, look.now, MISSED, more)
     if first is None:
         return
     group_id, op_classpath, deadline = first

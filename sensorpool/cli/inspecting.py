@@ -22,9 +22,8 @@ from sensorpool.client.pool_view import PoolView
 from sensorpool.config.refusals import variable
 from sensorpool.config.settings import Settings
 from sensorpool.model.states import Ending, State
-from sensorpool.model.times import ago, when
-from sensorpool.model.words import counted
-from sensorpool.store.listing import Selection
+from sensorpool.model.words import ago, counted, when
+from sensorpool.store.inspecting import Selection
 
 _GREATEST_ID = 2**63 - 1
 _COLUMNS = (

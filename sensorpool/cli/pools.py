@@ -2,7 +2,7 @@
 
 from sensorpool.client.pool_view import PoolView
 from sensorpool.config.settings import Settings
-from sensorpool.leases.state_file import take_up
+from sensorpool.leases.standalone_files import take_up
 
 
 def pool_to_look_at() -> PoolView:

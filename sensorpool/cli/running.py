@@ -10,12 +10,12 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
+from sensorpool.admin.look import Finding
 from sensorpool.cli.output import NumberRange, json_option, print_apart, print_json, say
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
-from sensorpool.leases.state_file import take_up
-from sensorpool.model.finding import Finding
+from sensorpool.leases.standalone_files import take_up
 from sensorpool.model.identity import parse_context
 from sensorpool.model.states import Outcome, State
 

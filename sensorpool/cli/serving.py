@@ -12,7 +12,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation import alive, logs
-from sensorpool.leases.state_file import StateFile
+from sensorpool.leases.standalone_files import StateFile
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
 
@@ -23,8 +23,8 @@ def standalone() -> None:
 
     Its database is an SQLite file and its leases are in memory, unless the settings name others.
     """
+    from sensorpool.service.runtime import Stopping
     from sensorpool.service.standalone import Standalone
-    from sensorpool.service.stopping import Stopping
 
     settings = Settings.load()
     logs.configure(settings.log_format, settings.log_level, settings.poke_log_level)
@@ -59,17 +59,15 @@ def db() -> None:
 
 
 @db.command()
-@click.option("--revision", default="head", show_default=True, help="The revision to reach; head is the newest.")
-def upgrade(revision: str) -> None:
+def upgrade() -> None:
     """Bring the schema up to date. A second run changes nothing."""
     settings = Settings.load()
     reached = migrate.upgrade(
         settings.database_url,
-        revision,
         schema=settings.database_schema,
         say=lambda line: say(f"sensorpool: {line}", err=True),
     )
-    if revision == "head" and reached != migrate.head():
+    if reached != migrate.head():
         database = Database.of(settings)
         try:
             migrate.check(database, __version__)

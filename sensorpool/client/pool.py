@@ -16,7 +16,7 @@ from sensorpool.errors import Refused, SensorpoolError, SettingsError, Unreachab
 from sensorpool.instrumentation.garbage import seldom_collected
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.leases.lease import leases_of
+from sensorpool.leases.lease import Leases, leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.model import values
 from sensorpool.model.states import State
@@ -56,7 +56,7 @@ class Pool(PoolView):
             tick_ms=self.settings.tick_ms,
         )
         self.classes = Classes(self.settings.sensors_enabled)
-        self._hints: Roster | None = None
+        self._hints: Leases | None = None
         self._no_hints_until = 0.0
 
     def register(
@@ -326,9 +326,7 @@ class Pool(PoolView):
     def _raise_flags(
         self, opened: Sequence[values.Instance], is_late: bool
     ) -> tuple[list[ShardRange], list[LiveWorker]]:
-        """Raise the flags of the ranges of new groups: see `Roster.raise_dirty`.
-
-        Where the answer names workers with other ranges than ours, the flags of their ranges are raised.
+        """Raise the flags of the ranges of new groups: of the live workers' ranges, where they have others than we.
 
         :raises Unreachable: when Redis does not answer soon, or was waited for in vain a moment ago.
         """
@@ -336,27 +334,21 @@ class Pool(PoolView):
         if began < self._no_hints_until:
             raise Unreachable("Redis did not answer a moment ago")
         if self._hints is None:
-            self._hints = Roster(leases_of(self.settings, patience=_HINT_PATIENCE))
-        before = self.ranges
+            self._hints = leases_of(self.settings, patience=_HINT_PATIENCE)
         try:
-            raised, workers = self._raise_dirty(self._hints, opened, is_late)
+            workers = Roster(self._hints).workers()
             self._learn_ranges(workers)
-            return (raised, workers) if self.ranges == before else self._raise_dirty(self._hints, opened, is_late)
+            late: dict[ShardRange, list[int]] = defaultdict(list)
+            for instance in opened:
+                found = late[self.range_of(instance.shardcode)]
+                if is_late:
+                    found.append(instance.group_id)
+            return self._hints.waking.raise_flags(late), workers
         except Unreachable:
             now = time.monotonic()
             if now - began >= _HINT_PATIENCE:
                 self._no_hints_until = now + _HINT_PAUSE
             raise
-
-    def _raise_dirty(
-        self, roster: Roster, opened: Sequence[values.Instance], is_late: bool
-    ) -> tuple[list[ShardRange], list[LiveWorker]]:
-        late: dict[ShardRange, list[int]] = defaultdict(list)
-        for instance in opened:
-            found = late[self.range_of(instance.shardcode)]
-            if is_late:
-                found.append(instance.group_id)
-        return roster.raise_dirty(late)
 
     def take_back(self, instances: Sequence[values.Instance], why: str) -> None:
         """Cancel what a call that fails has just created. It raises nothing, which would hide the cause."""

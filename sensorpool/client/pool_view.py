@@ -6,8 +6,7 @@ Neither a broker nor a poke is imported, so that a command that only looks start
 from collections.abc import Callable, Sequence
 
 from sensorpool.config.settings import Settings
-from sensorpool.leases.child_deaths import ChildDeaths
-from sensorpool.leases.last_errors import LastErrors
+from sensorpool.leases.incidents import Incidents
 from sensorpool.leases.lease import Leases, leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.model.terms import LiveWorker, Terms, disagreements
@@ -55,14 +54,9 @@ class PoolView:
         return self._roster
 
     @property
-    def trouble(self) -> LastErrors:
-        """The causes of failed jobs and chores, noted by workers."""
-        return LastErrors(self.leases)
-
-    @property
-    def child_deaths(self) -> ChildDeaths:
-        """The deaths of the workers' child processes."""
-        return ChildDeaths(self.leases)
+    def incidents(self) -> Incidents:
+        """What went wrong lately, as workers have noted it."""
+        return Incidents(self.leases)
 
     def workers(self) -> list[LiveWorker]:
         """Return the live workers on our Redis; from now on ``ranges`` are the ranges of these workers.

@@ -25,8 +25,8 @@ from sensorpool.model.states import State
 from sensorpool.model.values import Flushed, Instance, Key
 from sensorpool.settle.flush import cancel_in
 from sensorpool.settle.settler import Settler
-from sensorpool.store import admission, registering
-from sensorpool.store.codes import cause_of, is_data_error
+from sensorpool.store import registering, troubles
+from sensorpool.store.database_errors import cause_of, is_data_error
 
 AT_ONCE = 1_000  # registrations in one transaction
 _LATE = 1.0  # seconds after which a load may have missed the registration
@@ -130,14 +130,14 @@ class _Batch:
         :raises KeyConflict: when one of them waits for another condition.
         """
         found: dict[Key, Instance] = {}
-        for key, (instance, op_classpath, poke_context) in registering.known(connection, self._by_key.keys()).items():
+        for key, row in registering.known(connection, self._by_key.keys()).items():
             identity = self._by_key[key].identity
-            if (op_classpath, poke_context) != (identity.op_classpath, identity.poke_context):
+            if (row.op_classpath, row.poke_context) != (identity.op_classpath, identity.poke_context):
                 raise KeyConflict(
-                    f"{spell(key)} is registered already, waiting for something else (instance {instance.id}): "
+                    f"{spell(key)} is registered already, waiting for something else (instance {row.id}): "
                     "use another key or a higher try_number"
                 )
-            found[key] = instance
+            found[key] = row.instance
         return found
 
     def _insert(self, connection: Connection, known: dict[Key, Instance]) -> Registered:
@@ -158,7 +158,7 @@ class _Batch:
     def _join(self, connection: Connection, fresh: Sequence[CheckedRegistration]) -> dict[Key, Instance]:
         """Make or join the groups, and insert the instances; return them.
 
-        :raises _Barred: when a condition is quarantined, a DAG over its quota, or a digest belongs to another context.
+        :raises _Barred: when a condition is quarantined, or a digest belongs to another context.
         """
         groups, instances = rows_of(
             fresh,
@@ -200,17 +200,13 @@ def _superseded(connection: Connection, chosen: Sequence[Key]) -> dict[int, str]
 
 
 def _why_barred(connection: Connection, fresh: Iterable[CheckedRegistration]) -> str:
-    barred = admission.barred(connection, [each.identity.digest for each in fresh], {each.key.dag_id for each in fresh})
+    rows = troubles.quarantined(connection, [each.identity.digest for each in fresh])
+    reasons = {bytes(row["digest"]): row["reason"] for row in rows}
     for each in fresh:
-        if (reason := barred.conditions.get(each.identity.digest)) is not None:
+        if (reason := reasons.get(each.identity.digest)) is not None:
             return (
                 f"{spell(each.key)} waits for something in quarantine ({each.identity.op_classpath}: {reason}); "
                 "once it is mended, `sensorpool release` lets it out"
-            )
-        if (sensing := barred.dags.get(each.key.dag_id)) is not None:
-            return (
-                f"{each.key.dag_id} has too many sensors waiting ({sensing:,}): "
-                "wait until some have settled, or raise SENSORPOOL_DAG_QUOTA"
             )
     return "two different contexts have one digest; they cannot share a group"
 

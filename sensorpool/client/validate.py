@@ -9,19 +9,20 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from sensorpool.client.sensor_object import describe, path_of
 from sensorpool.config.defaults import PATH_SENSOR
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.backend import NO_BACKEND, backend_named, backend_of
-from sensorpool.model.callbacks import ON_FAILURE, ON_SETTLED, ON_SUCCESS
+from sensorpool.model.callback_messages import ON_FAILURE, ON_SETTLED, ON_SUCCESS
 from sensorpool.model.execution_context import ExecutionContext
-from sensorpool.model.family import family_code
 from sensorpool.model.identity import Identity, identify
 from sensorpool.model.location import location_named
+from sensorpool.model.usual_landing import family_code
 from sensorpool.model.values import LONGEST_SPAN, Key, Milliseconds, Registration
 from sensorpool.model.words import nearest
-from sensorpool.poke.classes import Classes, SensorClass, describe, path_of
+from sensorpool.poke.classes import Classes, SensorClass
 from sensorpool.publish import canvas
 
 KEY_LENGTH = 250

@@ -19,8 +19,8 @@ from sensorpool.model.values import Instance, Key, Result
 from sensorpool.poke.answer import sanitised
 from sensorpool.settle.settler import Settler
 from sensorpool.store import inspecting, results
-from sensorpool.store.codes import cause_of, is_data_error
 from sensorpool.store.database import Database
+from sensorpool.store.database_errors import cause_of, is_data_error
 
 _LOOKS = (0.05, 1.0)  # seconds between two looks: the first, and the longest
 PATIENCE = 300.0  # seconds for which a wait survives an outage of the database: a restart, a failover

@@ -10,7 +10,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.model.identity import canonical_classpath, identify
 from sensorpool.model.location import concerned, location_named
 from sensorpool.model.values import ShardRange
-from sensorpool.store import waking
+from sensorpool.store import conditions
 
 if TYPE_CHECKING:
     from sensorpool.client.pool import Pool
@@ -71,7 +71,7 @@ def wake(pool: "Pool", wake_ups: Iterable[WakeUp]) -> int:
     return len(woken) - _send(pool, woken) if woken else 0
 
 
-def found(pool: "Pool", wake_ups: Iterable[WakeUp]) -> list[waking.Woken]:
+def found(pool: "Pool", wake_ups: Iterable[WakeUp]) -> list[conditions.Woken]:
     """Return the conditions that these wake-ups concern, `MOST` at most.
 
     :raises Unreachable: when the database does not answer.
@@ -79,21 +79,21 @@ def found(pool: "Pool", wake_ups: Iterable[WakeUp]) -> list[waking.Woken]:
     wanted = set(wake_ups)
     digests = {each.digest for each in wanted if each.digest is not None}
     locations = {where for each in wanted if each.location is not None for where in concerned(each.location)}
-    groups = set(pool.database.read(waking.of_digests, digests, MOST))
-    groups.update(pool.database.read(waking.of_locations, locations, MOST - len(groups)))
+    groups = set(pool.database.read(conditions.of_digests, digests, MOST))
+    groups.update(pool.database.read(conditions.of_locations, locations, MOST - len(groups)))
     for prefix in {each.prefix for each in wanted if each.prefix is not None}:
         if len(groups) < MOST:
-            groups.update(pool.database.read(waking.below, prefix, MOST))
+            groups.update(pool.database.read(conditions.below, prefix, MOST))
     return [*islice(groups, MOST)]
 
 
-def _send(pool: "Pool", woken: Collection[waking.Woken]) -> int:
+def _send(pool: "Pool", woken: Collection[conditions.Woken]) -> int:
     """Wake groups; return how many are not, because too many wait already."""
     pool.workers()  # they say which ranges there are
     groups: dict[ShardRange, list[int]] = defaultdict(list)
     for each in woken:
         groups[pool.range_of(each.shardcode)].append(each.id)
-    sent, dropped = pool.leases.wake_ups.wake(groups)
+    sent, dropped = pool.leases.waking.wake(groups)
     for shard_range in sent:
         pool.outbox.nudge(shard_range)
     if dropped:

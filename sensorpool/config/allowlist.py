@@ -1,11 +1,28 @@
-"""The classes that ``sensors_enabled`` enables: the path is judged before the import, the class after it."""
+"""The classes that ``sensors_enabled`` enables: the path is judged before the import, the class after it.
+
+A pattern (``mycompany.sensors.*``) covers all class paths below that package.
+"""
 
 import importlib.util
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from sensorpool.config.catalogs import Kind, catalog_of
-from sensorpool.model.patterns import covers, is_pattern
+
+
+def is_pattern(entry: str) -> bool:
+    """Whether a canonical entry is a pattern."""
+    return entry.endswith(".*")
+
+
+def package_of(pattern: str) -> str:
+    """Return the package (or module) that a canonical pattern names."""
+    return pattern.removesuffix(".*")
+
+
+def covers(pattern: str, op_classpath: str) -> bool:
+    """Whether a class path is below the package of a canonical pattern. The pattern need not enable it."""
+    return op_classpath.startswith(pattern[:-1])
 
 
 class Allowlist:

@@ -8,8 +8,7 @@ from sensorpool.model import sentinel
 from sensorpool.model.urls import (
     each_broker,
     has_no_number,
-    has_odd_host,
-    has_odd_port,
+    has_odd_address,
     has_scheme,
     is_half_quoted,
     odd_option,
@@ -150,7 +149,7 @@ def _spellings(settings: Options) -> Iterator[Rule]:
         yield bool(odd), f"{name.upper()} has {odd}"
     for name, example in _EXAMPLES.items():
         yield (
-            any(has_odd_port(each) or has_odd_host(each) for each in urls[name]),
+            any(map(has_odd_address, urls[name])),
             f"{name.upper()} has no number from 1 to 65535 for a port, or half a bracket: write {example} "
             "(in a password @ is %40, / is %2F, # is %23)",
         )

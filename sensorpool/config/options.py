@@ -107,10 +107,6 @@ class Options(BaseSettings):
         description="Memory in MB that pokes may take in one process (Linux). A poke that needs more is an "
         "infrastructure failure.",
     )
-    dag_quota: Count = Field(
-        100_000,
-        description="Sensing instances of one DAG. Rescue counts them, and further ones are refused.",
-    )
     max_abandoned: Count = Field(
         8,
         description="Hung threads after which a worker child is replaced between jobs.",

@@ -1,6 +1,6 @@
 """Settings that all processes of a pool have to agree on, as texts to compare: a worker reads them when it starts.
 
-Not among them: the terms, ticks, queues and budgets, which the roster compares by itself; what may differ from host to
+Not among them: the terms, ticks and queues, which the roster compares by itself; what may differ from host to
 host, as the number of threads; and secrets.
 """
 
@@ -15,7 +15,7 @@ from sensorpool.errors import SettingsError
 
 NAMES = (
     *("sensors_enabled", "infra_failures", "infra_failure_window", "poke_timeout", "adaptive", "lease_ttl"),
-    *("crash_limit", "overrun_limit", "dag_quota", "rescue_interval", "retention", "landing_retention"),
+    *("crash_limit", "overrun_limit", "rescue_interval", "retention", "landing_retention"),
     *("on_settled_tasks", "on_settled_queue"),
 )
 
@@ -23,6 +23,7 @@ NAMES = (
 def shared(settings: Settings) -> dict[str, Any]:
     """Return the settings to compare, as values of JSON, by name."""
     found: dict[str, Any] = {name: getattr(settings, name) for name in NAMES}
+    found["budgets"] = [f"{budget.pattern}: {budget}" for budget in settings.budgets]
     for extension in extensions.load(EXTENSIONS).values():
         if (names := getattr(extension, "shared", ())) and extension():
             with suppress(SettingsError):  # a wrong setting of Airflow's side is no reason for a worker not to start

@@ -29,7 +29,6 @@ _BROKER = (
     "kombu.transport",
     "kombu.connection",
     "kombu.utils.functional",
-    "sensorpool.publish.broker",
 )
 _AT_WORK = ("logging", "celery", "billiard", "sensorpool")  # called from a broker's module, these do not wait for it
 _FORGOTTEN = 86_400.0  # seconds after which a starting process deletes the sign of a killed one

@@ -4,15 +4,14 @@ A note names the groups, so that no job pokes them as well, and says until when 
 heartbeat. If it has not, the process is dead or frozen: the next holder of the range pokes the groups.
 """
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sensorpool.leases.redis_store import RedisStore
-from sensorpool.model.values import Milliseconds, ShardRange
+from pydantic import TypeAdapter
 
-_GARBLED = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+from sensorpool.leases.range_state import RangeState, Whole
+from sensorpool.model.values import Milliseconds
 
 
 class Isolated(NamedTuple):
@@ -23,10 +22,18 @@ class Isolated(NamedTuple):
     :param longest: milliseconds that the first of these has waited.
     """
 
-    ids: Sequence[int] = ()
-    waiting: int = 0
-    overdue: int = 0
-    longest: Milliseconds = 0
+    ids: Sequence[Whole] = ()
+    waiting: Whole = 0
+    overdue: Whole = 0
+    longest: Whole = 0
+
+
+class _Note(NamedTuple):
+    slow: list[Whole]
+    isolated: Isolated
+
+
+_NOTE = TypeAdapter(_Note)
 
 
 @dataclass(slots=True)
@@ -45,36 +52,30 @@ class InBackground:
     dead: list[str] = field(default_factory=list)
 
 
-def spell_background(slow: Sequence[int], isolated: Isolated) -> str:
+class Waiting(NamedTuple):
+    """Groups that wait for a poke, and for how long the first of them has waited."""
+
+    groups: int = 0
+    seconds: float = 0.0
+    overdue: int = 0  # how many of them have waited for too many of their intervals
+
+
+def spell_note(slow: Sequence[int], isolated: Isolated) -> str:
     """Return a note without its time, for `read_background`; `note.lua` adds until when it holds."""
-    return json.dumps([list(slow), *isolated])
+    return _NOTE.dump_json(_Note(list(slow), isolated)).decode()
 
 
-def isolated(store: RedisStore, ranges: Sequence[ShardRange]) -> list[list[Isolated]]:
-    """Return the notes of all processes on the groups that they poke in children, for each range.
-
-    :raises Unreachable: when Redis does not answer.
-    """
-    pipeline = store.pipeline()
-    for shard_range in ranges:
-        pipeline.hvals(store.key(shard_range, "background"))
-    found = ([_read(text) for text in texts] for texts in store.call(pipeline.execute))
-    return [[note[2] for note in notes if note is not None] for notes in found]
-
-
-def read_background(fields: Iterable[tuple[str, Any]], now: Milliseconds) -> InBackground:
-    """Read the notes of a range; one that cannot be read is the note of a dead process with no groups.
+def read_background(notes: Mapping[str, str], now: Milliseconds) -> InBackground:
+    """Read the notes of a range.
 
     :param now: the time by Redis.
+    :raises ValueError: when one is not ours.
     """
     found = InBackground()
-    for owner, text in fields:
-        note = _read(text)
-        if note is None:
-            found.dead.append(owner)
-            continue
-        until, slow, isolated = note
-        if now < until:
+    for owner, text in notes.items():
+        until, rest = text.split(" ", 1)
+        slow, isolated = _NOTE.validate_json(rest)
+        if now < int(until):
             found.busy.update(slow, isolated.ids)
         else:
             found.struck += slow
@@ -83,11 +84,31 @@ def read_background(fields: Iterable[tuple[str, Any]], now: Milliseconds) -> InB
     return found
 
 
-def _read(text: Any) -> tuple[Milliseconds, list[int], Isolated] | None:
-    try:
-        until, rest = str(text).split(" ", 1)
-        slow, ids, *figures = json.loads(rest)
-        waiting, overdue, longest = map(int, figures)
-        return int(until), list(map(int, slow)), Isolated(list(map(int, ids)), waiting, overdue, longest)
-    except _GARBLED:
-        return None
+def read_isolated(notes: Sequence[str]) -> list[Isolated]:
+    """Read what the notes of a range say of groups in children.
+
+    :raises ValueError: when one is not ours.
+    """
+    return [_NOTE.validate_json(text.partition(" ")[2]).isolated for text in notes]
+
+
+def who_waits(states: Sequence[RangeState], isolated: Sequence[Sequence[Isolated]]) -> tuple[Waiting, Waiting]:
+    """Return the groups that are left over, and the groups that wait for their poke in a child process.
+
+    A job leaves over the groups for which it has no time, and counts the groups that have waited for too long. The
+    notes of processes count those that wait for their turn in a child.
+
+    :param isolated: the notes of processes on such groups, of each range.
+    """
+    notes = [each for notes in isolated for each in notes]
+    left = Waiting(
+        sum(len(state.left) for state in states),
+        max((state.overdue_ms for state in states if state.overdue), default=0) / 1000,
+        sum(state.overdue for state in states),
+    )
+    apart = Waiting(
+        sum(each.waiting for each in notes),
+        max((each.longest for each in notes), default=0) / 1000,
+        sum(each.overdue for each in notes),
+    )
+    return left, apart

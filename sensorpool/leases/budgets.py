@@ -1,37 +1,15 @@
-"""What is left of the budgets of backends, in Redis, shared by all workers: one script a batch of pokes. Disposable."""
+"""What is left of the budgets of backends, in Redis, shared by all workers: one script asks one. Disposable."""
 
+import random
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from sensorpool.leases.answers import milliseconds
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.budgets import Budget
 
 _WAITS = "waits:"
-
-
-class Asked(NamedTuple):
-    """One question for a budget.
-
-    :param asker: the range whose groups want it.
-    :param pokes: names of the wanted pokes; a call for many groups is one poke.
-    :param groups: how many groups wait, in all.
-    :param waited: seconds for which the first of them has waited.
-    """
-
-    budget: Budget
-    asker: str
-    pokes: Sequence[str]
-    groups: int
-    waited: float
-
-
-class Granted(NamedTuple):
-    """The answer: so many of the pokes may begin now, and the asker asks for the others after so many seconds."""
-
-    pokes: int
-    wait: float
+_JITTER = (0.6, 1.4)
 
 
 class BudgetState(NamedTuple):
@@ -60,18 +38,25 @@ class BudgetsLeft:
         self._store = store
         self._kept = round(kept * 1000)
         self._asks_again = round(3 * tick * 1000) + 5_000
-        self._take = store.script("take_budget")
 
-    def take(self, questions: Sequence[Asked]) -> list[Granted]:
-        """Take pokes out of budgets, in one round trip."""
-        calls = []
-        for asked in questions:
-            per_second, at_once = asked.budget.per_second or 0, asked.budget.at_once or 0
-            about = [asked.asker, len(asked.pokes), asked.groups, round(asked.waited * 1000), per_second, at_once]
-            names = asked.pokes if at_once else ()
-            keys = [self._key(asked.budget), self._busy_key(asked.budget)]
-            calls.append((self._take, keys, [*about, self._asks_again, self._kept, *names]))
-        return [Granted(int(pokes), int(wait) / 1000) for pokes, wait in self._store.run_each(calls)]
+    def take(
+        self, budget: Budget, asker: str, pokes: Sequence[str], *, groups: int, waited: float
+    ) -> tuple[int, float]:
+        """Take pokes out of a budget.
+
+        :param asker: the range whose groups want it.
+        :param pokes: names of the wanted pokes; a call for many groups is one poke.
+        :param groups: how many groups wait, in all.
+        :param waited: seconds for which the first of them has waited.
+        :returns: how many of the pokes may begin now, and after how many seconds to ask for the others: at random, so
+            that no range always comes before another.
+        """
+        per_second, at_once = budget.per_second or 0, budget.at_once or 0
+        about = [asker, len(pokes), groups, round(waited * 1000), per_second, at_once, self._asks_again, self._kept]
+        names = pokes if at_once else ()
+        keys = [self._key(budget), self._busy_key(budget)]
+        granted, wait = self._store.run("take_budget", keys, [*about, *names])
+        return int(granted), int(wait) / 1000 * random.uniform(*_JITTER)
 
     def give_back(self, ended: Iterable[tuple[Budget, str]]) -> None:
         """Note that pokes have ended, each of a budget that counts those at once."""
@@ -82,7 +67,7 @@ class BudgetsLeft:
 
     def look(self, budgets: Iterable[Budget]) -> list[BudgetState]:
         """Return each budget as it is now."""
-        asked, now = list(budgets), milliseconds(self._store.call(self._store.client.time))
+        asked, now = list(budgets), self._store.now()
         pipeline = self._store.pipeline()
         for budget in asked:
             pipeline.hgetall(self._key(budget))
@@ -101,5 +86,5 @@ class BudgetsLeft:
 def _read(budget: Budget, fields: dict[str, str], at_once: int, now: int) -> BudgetState:
     waits = [list(map(int, text.split())) for name, text in fields.items() if name.startswith(_WAITS)]
     waits = [each for each in waits if each[0] and each[2] > now]
-    longest = max((now - since for _, since, *_ in waits), default=0)
+    longest = max((now - since for _, since, _ in waits), default=0)
     return BudgetState(budget, sum(groups for groups, *_ in waits), max(0, longest) / 1000, at_once)

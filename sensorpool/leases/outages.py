@@ -2,11 +2,9 @@
 
 import json
 import time
-from typing import Any
 
 from sensorpool.instrumentation.redaction import safe_line
-from sensorpool.leases.answers import milliseconds
-from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import RedisStore, milliseconds
 from sensorpool.model.outage import Kind, Outage
 
 STALE = 300.0  # seconds after which an outage that no poke has asked about is forgotten: no group waits for it
@@ -31,10 +29,11 @@ class Outages:
         pipeline.hgetall(self._key)
         pipeline.time()
         found, at = self._store.call(pipeline.execute)
-        now, ahead = time.monotonic(), _ahead(at)
-        outages = {backend: _read(backend, text, ahead) for backend, text in found.items()}
-        known = [each for each in outages.values() if each is not None and _is_fresh(each, now)]
-        if stale := outages.keys() - {each.backend for each in known}:
+        now = time.monotonic()
+        ahead = milliseconds(at) / 1000 - now
+        read = (_read(backend, text, ahead) for backend, text in found.items())
+        known = [each for each in read if each is not None and _is_fresh(each, now)]
+        if stale := found.keys() - {each.backend for each in known}:
             self._store.call(self._store.client.hdel, self._key, *stale)
         return sorted(known)
 
@@ -44,7 +43,7 @@ class Outages:
 
     def write(self, outage: Outage) -> bool:
         """Note what this process knows of a backend; return whether nothing was known of it."""
-        ahead = _ahead(self._store.call(self._store.client.time))
+        ahead = self._store.now() / 1000 - time.monotonic()
         times = [outage.since + ahead, outage.ask_at + ahead, outage.quiet_until and outage.quiet_until + ahead]
         cause = safe_line(outage.cause, _LONGEST_CAUSE)
         text = json.dumps([outage.kind, *(round(each, 3) for each in (*times, outage.pause)), cause])
@@ -54,14 +53,6 @@ class Outages:
         return bool(self._store.call(pipeline.execute)[0])
 
 
-def _ahead(at: Any) -> float:
-    """Return by how many seconds the clock of Redis is ahead of the monotonic clock.
-
-    :param at: the answer of its command TIME.
-    """
-    return milliseconds(at) / 1000 - time.monotonic()
-
-
 def _is_fresh(outage: Outage, now: float) -> bool:
     if outage.since > now + 1.0:
         return False  # the clock of Redis was put back
@@ -69,10 +60,13 @@ def _is_fresh(outage: Outage, now: float) -> bool:
 
 
 def _read(backend: str, text: str, ahead: float) -> Outage | None:
-    """Read a note; None where it is not ours."""
+    """Read a note; None where it is not ours, or of a newer version.
+
+    :param ahead: by how many seconds the clock of Redis is ahead of the monotonic clock.
+    """
     try:
         kind, since, ask_at, quiet_until, pause, cause = json.loads(text)
         quiet = quiet_until and quiet_until - ahead
-        return Outage(backend, Kind(kind), since - ahead, ask_at - ahead, float(pause), quiet, str(cause))
+        return Outage(backend, Kind(kind), since - ahead, ask_at - ahead, pause, quiet, cause)
     except (ValueError, TypeError):
         return None

@@ -1,30 +1,28 @@
 """The record of what each job poked, for `show`. It is kept in Redis for a while, and its loss does no harm.
 
-A job leaves a record for each span of intervals (up to one minute, four, sixteen, …). A record lives for twice the
-longest interval in it. So a group is in a handful of records, whatever the intervals of other groups are.
+The pokes of groups with a short interval have a key of their own: there are many of them, and they must not push out
+those of groups with a long interval.
 """
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sensorpool.leases.redis_store import Call, RedisStore
+from pydantic import TypeAdapter
+
+from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.not_landed import NotLanded
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Milliseconds, Report, ShardRange
 
 _CODES = {outcome: chr(ord("a") + i) for i, outcome in enumerate(Outcome)}
 _OUTCOMES = {code: outcome for outcome, code in _CODES.items()}
-_SHORTEST, _LONGEST = 60_000, 2 * 86_400_000  # milliseconds that a record lives
-_SPAN = 4  # beyond a minute, the longest interval of a record is at most so many times the shortest
+SHORT = 600_000  # milliseconds: a longer interval is a long one
+KEPT = {"pokes": 6 * SHORT, "seldom": 12 * 86_400_000}  # the keys, and for how many milliseconds a record is kept
 _LONGEST_REASON = 300
-_LATEST = 253_402_300_799_999  # milliseconds: the end of the year 9999
 _MOST_REASONS = 1_000  # in one record
 TRACEBACKS = 32_768  # characters of tracebacks in one record
-RECORDS, RECORDS_BYTES = 10_000, 8 * 2**20  # the most that is kept for one range
-HISTORY_BYTES = 2 * 2**20  # the most that is kept of the pokes before, for one range
-HISTORY = 5  # so many times as long as a record lives, it is kept as history
+RECORDS, RECORDS_BYTES = 10_000, 2 * 2**20  # the most that is kept under one key, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,80 +42,78 @@ class Record:
     :param at: the time from which the offsets of the pokes count.
     """
 
-    __slots__ = ("_at", "_codes", "_ids", "_intervals", "_offsets", "_reasons", "_room", "_took", "_tracebacks")
+    def __init__(self, at: Milliseconds) -> None:
+        self._parts = {name: _Part(at) for name in KEPT}
+
+    def add(self, reports: Sequence[Report], offsets: Sequence[Milliseconds]) -> None:
+        """Add pokes; an offset is the time from the record's `at` to the begin of the poke."""
+        for report, offset in zip(reports, offsets, strict=True):
+            self._parts[_name_of(report.group.poke_interval)].add(report, offset)
+
+    def add_not_landed(self, each: NotLanded, offsets: Sequence[Milliseconds]) -> None:
+        """Add pokes that found nothing."""
+        names = {_name_of(interval) for interval in each.intervals}
+        for name in names:
+            ids, own = each.ids, offsets
+            if len(names) > 1:
+                places = [place for place, group in enumerate(each.groups) if _name_of(group.poke_interval) == name]
+                ids, own = [each.ids[place] for place in places], [offsets[place] for place in places]
+            self._parts[name].add_not_landed(ids, own, each.seconds)
+
+    def texts(self) -> dict[str, str]:
+        """Return a text for the groups of short intervals, and one for those of long intervals, if there are any."""
+        return {name: part.text() for name, part in self._parts.items() if len(part)}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts.values()))
+
+
+class _Part:
+    """The pokes of a record that are kept under one key."""
+
+    __slots__ = ("_at", "_codes", "_ids", "_offsets", "_reasons", "_room", "_took", "_tracebacks")
 
     def __init__(self, at: Milliseconds) -> None:
         self._at = at
         self._ids: list[int] = []
         self._offsets: list[Milliseconds] = []
         self._codes: list[str] = []
-        self._intervals: list[Milliseconds] = []
         self._took: list[Milliseconds] = []
         self._reasons: dict[int, str] = {}
         self._tracebacks: dict[int, str] = {}
         self._room = TRACEBACKS
 
-    def add(self, reports: Sequence[Report], offsets: Sequence[Milliseconds]) -> None:
-        """Add pokes; an offset is the time from the record's `at` to the begin of the poke."""
-        before = len(self._ids)
-        self._ids += [report.group.id for report in reports]
-        self._codes += [_CODES[report.outcome] for report in reports]
-        self._intervals += [report.group.poke_interval for report in reports]
+    def add(self, report: Report, offset: Milliseconds) -> None:
+        place, trace = len(self._ids), report.trace
+        self._ids.append(report.group.id)
+        self._codes.append(_CODES[report.outcome])
+        self._offsets.append(offset)
+        self._took.append(int(report.seconds * 1000))
+        if report.reason is None or len(self._reasons) >= _MOST_REASONS:
+            return
+        self._reasons[place] = report.reason[:_LONGEST_REASON]
+        if trace is not None and trace.text is not None and len(trace.text) <= self._room:
+            self._tracebacks[place] = trace.text
+            self._room -= len(trace.text)
+
+    def add_not_landed(self, ids: Sequence[int], offsets: Sequence[Milliseconds], seconds: float) -> None:
+        self._ids += ids
+        self._codes += [_CODES[Outcome.NOT_LANDED]] * len(ids)
         self._offsets += offsets
-        self._took += [int(report.seconds * 1000) for report in reports]
-        told = [(before + place, report.reason) for place, report in enumerate(reports) if report.reason is not None]
-        for place, reason in told[: _MOST_REASONS - len(self._reasons)]:
-            self._reasons[place] = reason[:_LONGEST_REASON]
-            trace = reports[place - before].trace
-            if trace is not None and trace.text is not None and len(trace.text) <= self._room:
-                self._tracebacks[place] = trace.text
-                self._room -= len(trace.text)
+        self._took += [int(seconds * 1000)] * len(ids)
 
-    def add_not_landed(self, each: NotLanded, offsets: Sequence[Milliseconds]) -> None:
-        """Add pokes that found nothing."""
-        number = len(each.ids)
-        self._ids += each.ids
-        self._codes += [_CODES[Outcome.NOT_LANDED]] * number
-        alike = len(each.intervals) == 1
-        self._intervals += [*each.intervals] * number if alike else [group.poke_interval for group in each.groups]
-        self._offsets += offsets
-        self._took += [int(each.seconds * 1000)] * number
-
-    def texts(self) -> list[tuple[str, Milliseconds]]:
-        """Return a text for each span of intervals, each with the time when it expires."""
-        spans: dict[int, Milliseconds] = {}  # each span with its longest interval
-        for interval in set(self._intervals):
-            span = _span_of(interval)
-            spans[span] = max(spans.get(span, 0), interval)
-        if len(spans) == 1:
-            return [(self._text(), self._expires(*spans.values()))]
-        return [(self._of_span(span)._text(), self._expires(longest)) for span, longest in sorted(spans.items())]
-
-    def _expires(self, longest: Milliseconds) -> Milliseconds:
-        return self._at + min(max(2 * longest, _SHORTEST), _LONGEST)
-
-    def _of_span(self, span: int) -> "Record":
-        of_interval = {interval: _span_of(interval) == span for interval in set(self._intervals)}
-        places = [place for place, interval in enumerate(self._intervals) if of_interval[interval]]
-        part = Record(self._at)
-        part._codes = [self._codes[place] for place in places]
-        part._offsets, part._ids, part._took = (
-            [values[place] for place in places] for values in (self._offsets, self._ids, self._took)
-        )
-        for new, place in enumerate(places):
-            if place in self._reasons:
-                part._reasons[new] = self._reasons[place]
-            if place in self._tracebacks:
-                part._tracebacks[new] = self._tracebacks[place]
-        return part
-
-    def _text(self) -> str:
+    def text(self) -> str:
         took = self._took if any(self._took) else ()  # a list that is too short goes on with zeros
-        found = (self._at, "".join(self._codes), self._offsets, self._ids, self._reasons, took)
-        return json.dumps((*found, self._tracebacks), separators=(",", ":"))
+        found = (self._at, "".join(self._codes), self._offsets, self._ids, self._reasons, took, self._tracebacks)
+        return json.dumps(found, separators=(",", ":"))
 
     def __len__(self) -> int:
         return len(self._ids)
+
+
+def _name_of(interval: Milliseconds) -> str:
+    """Return the name of the key that keeps the pokes of groups with this interval."""
+    return "pokes" if interval <= SHORT else "seldom"
 
 
 class PokeLog:
@@ -128,36 +124,25 @@ class PokeLog:
 
     def __init__(self, store: RedisStore) -> None:
         self._store = store
-        self._keep = store.script("keep")
 
-    def keep(self, shard_range: ShardRange, records: Sequence[tuple[str, Milliseconds]], now: Milliseconds) -> None:
-        """Keep the records of a job until each expires. Expired ones become history; what is over the bounds goes."""
-        self._store.run(*self.keeping(shard_range, records, now))
-
-    def keeping(self, shard_range: ShardRange, records: Sequence[tuple[str, Milliseconds]], now: Milliseconds) -> Call:
-        """Return the call of `keep`, to be sent together with others."""
-        keys = [self._store.key(shard_range, name) for name in ("pokes", "pokes_size", "history", "history_size")]
-        more = [part for record in records for part in record]
-        return self._keep, keys, [now, RECORDS_BYTES, RECORDS, HISTORY_BYTES, HISTORY, *more]
+    def keep(self, shard_range: ShardRange, record: Record, now: Milliseconds) -> None:
+        """Keep the record of a job; drop records that are too old, and the oldest of those that are too many."""
+        pipeline = self._store.pipeline()
+        for what, text in record.texts().items():
+            name = self._store.key(shard_range, what)
+            most = max(1, min(RECORDS, RECORDS_BYTES // len(text)))  # as many as there is room for, were all as long
+            pipeline.zadd(name, {text: now})
+            pipeline.zremrangebyscore(name, "-inf", now - KEPT[what])
+            pipeline.zremrangebyrank(name, 0, -most - 1)
+            pipeline.pexpire(name, KEPT[what])
+        self._store.call(pipeline.execute)
 
     def records(self, shard_range: ShardRange) -> list[str]:
         """Return the records of all jobs of a range."""
-        return self._read(shard_range, "pokes")
-
-    def history(self, shard_range: ShardRange) -> list[str]:
-        """Return the records of all jobs of a range, those that are kept as history before the others."""
-        return [*self._read(shard_range, "history"), *self._read(shard_range, "pokes")]
-
-    def _read(self, shard_range: ShardRange, name: str) -> list[str]:
-        return list(self._store.call(self._store.client.zrange, self._store.key(shard_range, name), 0, -1))
-
-
-def _span_of(interval: Milliseconds) -> int:
-    """Return the number of the span of an interval: 0 up to a minute, 1 up to four, …"""
-    span, longest = 0, _SHORTEST
-    while longest < interval:
-        span, longest = span + 1, longest * _SPAN
-    return span
+        pipeline = self._store.pipeline()
+        for name in KEPT:
+            pipeline.zrange(self._store.key(shard_range, name), 0, -1)
+        return [text for texts in self._store.call(pipeline.execute) for text in texts]
 
 
 def latest_pokes(records: Iterable[str], group_ids: Collection[int]) -> dict[int, Poked]:
@@ -174,15 +159,12 @@ def last_outcomes(records: Iterable[str]) -> dict[int, Outcome]:
     """Find what the last poke of each group saw, in the records of their range."""
     latest: dict[int, tuple[Milliseconds, str]] = {}
     for text in records:
-        try:
-            at, codes, offsets, ids, *_ = json.loads(text)
-            for group_id, code, offset in zip(ids, codes, offsets, strict=True):
-                began = at + offset
-                known = latest.get(group_id)
-                if known is None or began > known[0]:
-                    latest[group_id] = (began, code)
-        except (ValueError, TypeError, OverflowError, RecursionError):
-            continue  # a garbled record is no loss: records are for people
+        at, codes, offsets, ids, *_ = _read(text)
+        for group_id, code, offset in zip(ids, codes, offsets, strict=False):
+            began = at + offset
+            known = latest.get(group_id)
+            if known is None or began > known[0]:
+                latest[group_id] = (began, code)
     return {group_id: _OUTCOMES[code] for group_id, (_, code) in latest.items() if code in _OUTCOMES}
 
 
@@ -196,24 +178,22 @@ def pokes_of(records: Iterable[str], group_id: int, most: int) -> list[Poked]:
 
 def _read_all(records: Iterable[str], group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
     for text in records:
-        try:
-            yield from list(_read(text, group_ids))
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError):
-            continue  # a garbled record is no loss: records are for people
+        at, codes, offsets, ids, reasons, took, tracebacks = _read(text)
+        for place, (group_id, code, offset) in enumerate(zip(ids, codes, offsets, strict=False)):
+            if group_id in group_ids and code in _OUTCOMES:  # a newer version may have more outcomes
+                seconds = took[place] / 1000 if place < len(took) else 0.0
+                yield group_id, Poked(
+                    at + offset, _OUTCOMES[code], reasons.get(place), seconds, tracebacks.get(place)
+                )  # fmt: skip
 
 
-def _read(text: str, group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
-    at, codes, offsets, ids, reasons, took, tracebacks = json.loads(text)
-    for index, group_id in enumerate(ids):
-        if group_id in group_ids:
-            began = int(at) + int(offsets[index])
-            if not 0 <= began <= _LATEST:
-                raise ValueError(f"{began} is not a time")
-            if codes[index] in _OUTCOMES:  # a newer version may have more outcomes
-                seconds = int(took[index]) / 1000 if index < len(took) else 0.0
-                reason, traceback = (_text_or_none(texts.get(str(index))) for texts in (reasons, tracebacks))
-                yield group_id, Poked(began, _OUTCOMES[codes[index]], reason, seconds, traceback)
+_Fields = tuple[int, str, list[int], list[int], dict[int, str], list[int], dict[int, str]]
+_RECORD: TypeAdapter[_Fields] = TypeAdapter(_Fields)
 
 
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else str(value)
+def _read(text: str) -> _Fields:
+    """Read a record; one that is not ours has no pokes."""
+    try:
+        return _RECORD.validate_json(text)
+    except ValueError:
+        return 0, "", [], [], {}, [], {}

@@ -1,31 +1,34 @@
-"""The store: one pool's Redis, with its keys, its scripts, and calls that raise a one-line error."""
+"""One pool's Redis: how it is connected, its keys, its scripts, and calls that raise a one-line error."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
+import redis
+from redis.backoff import NoBackoff
 from redis.exceptions import (
     AskError,
     AuthenticationError,
     ClusterCrossSlotError,
     ClusterError,
     MasterDownError,
-    NoScriptError,
     ReadOnlyError,
     RedisError,
     ResponseError,
 )
+from redis.retry import Retry
+from redis.sentinel import Sentinel
 
 from sensorpool.config.defaults import MEMORY, key_prefix
-from sensorpool.errors import Unreachable
+from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, safe_line
-from sensorpool.model.values import ShardRange
+from sensorpool.model.sentinel import is_sentinel, read
+from sensorpool.model.urls import redis_options
+from sensorpool.model.values import Milliseconds, ShardRange
 
 PROBE_KEPT = 10_000  # milliseconds
 _LONGEST = 200  # characters of what Redis says
 _AT_ONCE = 1_000  # keys
-Call = tuple[Any, list[str], Sequence[Any]]
-"""A script, its keys and its arguments."""
 
 
 class RedisStore:
@@ -37,6 +40,7 @@ class RedisStore:
 
     def __init__(self, client: Any, *, url: str = MEMORY, namespace: str = "") -> None:
         self.client = client
+        self._scripts: dict[str, Any] = {}
         self._namespace = namespace
         self._url = hide_password(url)
 
@@ -48,67 +52,41 @@ class RedisStore:
         """Return the key with this name of the whole pool."""
         return f"{key_prefix(self._namespace)}{{pool}}:{name}"
 
-    def script(self, name: str) -> Any:
-        """Return the script with this name in the folder ``lua``."""
-        return self.client.register_script(files("sensorpool.leases").joinpath("lua", f"{name}.lua").read_text())
-
-    def run(self, script: Any, keys: list[str], arguments: Sequence[Any]) -> Any:
-        """Run a script; return its answer."""
-        return self.call(script, keys=keys, args=arguments)
-
-    def run_each(self, calls: Sequence[Call]) -> list[Any]:
-        """Run scripts one after the other in one round trip; return their answers.
-
-        Where one fails, the others have run all the same.
-        """
-        if len(calls) == 1:
-            return [self.run(*calls[0])]
-        pipeline = self.pipeline()
-        for script, keys, arguments in calls:
-            pipeline.evalsha(script.sha, len(keys), *keys, *arguments)
-        answers = self.call(pipeline.execute, raise_on_error=False)
-        for place, answer in enumerate(answers):
-            if isinstance(answer, NoScriptError):  # Redis has been started anew
-                answers[place] = self.run(*calls[place])
-            elif isinstance(answer, RedisError):
-                raise self.unreachable(answer) from answer
-        return list(answers)
+    def run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+        """Run the script with this name in the folder ``lua``; return its answer."""
+        if script not in self._scripts:
+            text = files("sensorpool.leases").joinpath("lua", f"{script}.lua").read_text()
+            self._scripts[script] = self.client.register_script(text)
+        return self.call(self._scripts[script], keys=keys, args=arguments)
 
     def call(self, function: Any, *arguments: Any, **named: Any) -> Any:
         """Call a command of the client, or of a pipeline; return the answer of Redis."""
         try:
-            answer = function(*arguments, **named)
+            return function(*arguments, **named)
         except RedisError as error:
             raise self.unreachable(error) from error
-        if named.get("raise_on_error") is False:  # a pipeline returns the errors of its commands
-            self._drop_spoilt_connections(answer)
-        return answer
+
+    def now(self) -> Milliseconds:
+        """Return the time by the clock of Redis."""
+        return milliseconds(self.call(self.client.time))
 
     def pipeline(self) -> Any:
         """Begin a pipeline: its commands are sent together; commands of other clients may run between them."""
         return self.client.pipeline(transaction=False)
 
-    def read_hash(self, name: str) -> dict[str, str] | None:
-        """Return a hash; None where the key is of a type that we never write."""
-        pipeline = self.pipeline()
-        pipeline.hgetall(name)
-        [fields] = self.call(pipeline.execute, raise_on_error=False)
-        if isinstance(fields, RedisError) and not isinstance(fields, ResponseError):
-            raise self.unreachable(fields) from fields
-        return fields if isinstance(fields, dict) else None
-
     def unreachable(self, error: Exception) -> Unreachable:
         """Make the error that says that Redis does not answer, and why."""
-        self._drop_spoilt_connections([error])
+        self._drop_spoilt_connections(error)
         does = "refuses the user or password" if isinstance(error, AuthenticationError) else "does not answer"
         return Unreachable(f"Redis {self._url} {does}: {safe_line(error, _LONGEST)}")
 
-    def _drop_spoilt_connections(self, answers: Iterable[object]) -> None:
+    def _drop_spoilt_connections(self, error: Exception) -> None:
         """Close the idle connections if the server behind them has become a replica, so the next call connects anew.
 
-        After a failover by address they lead to the old primary for as long as it lives, and it answers.
+        After a failover by address they lead to the old primary for as long as it lives, and it answers. (Redis 6.2
+        wraps the refusal of a script.)
         """
-        if any(isinstance(answer, RedisError) and _is_of_a_replica(answer) for answer in answers):
+        if isinstance(error, ReadOnlyError | MasterDownError) or "READONLY" in str(error):
             self.client.connection_pool.disconnect(inuse_connections=False)
 
     def in_cluster_mode(self) -> str | None:
@@ -137,7 +115,7 @@ class RedisStore:
         try:
             self.client.set(self.pool_key("probe"), "1", px=PROBE_KEPT)
         except ResponseError as error:
-            self._drop_spoilt_connections([error])
+            self._drop_spoilt_connections(error)
             said = safe_line(error, _LONGEST)
             raise Unreachable(f"Redis {self._url} answers, and takes no writes: {said}") from error
         except RedisError as error:
@@ -162,11 +140,68 @@ class RedisStore:
             return None
 
 
-def _is_of_a_replica(error: RedisError) -> bool:
-    """Whether a server refuses a command because it is a replica. (Redis 6.2 wraps the refusal of a script.)"""
-    return isinstance(error, ReadOnlyError | MasterDownError) or "READONLY" in str(error)
-
-
 def range_key(shard_range: ShardRange, name: str, namespace: str = "") -> str:
     """Return the Redis key with this name of a range."""
     return f"{key_prefix(namespace)}{{{shard_range}}}:{name}"
+
+
+def milliseconds(time: Sequence[Any]) -> Milliseconds:
+    """Read the answer of the command TIME."""
+    return int(time[0]) * 1000 + int(time[1]) // 1000
+
+
+def connect(url: str, *, patience: float | None = None) -> Any:
+    """Make a Redis client. Every call has a time limit, because a half-open connection would hang for ever.
+
+    No call is made twice.
+
+    :param patience: seconds after which a call that has no answer ends; None: as is usual.
+    :raises SettingsError: when the URL is malformed or the embedded Redis is not installed.
+    """
+    if url == MEMORY:
+        return _embedded()
+    options: dict[str, Any] = {"socket_timeout": 10, "socket_connect_timeout": 5, "health_check_interval": 10}
+    if not url.startswith("unix"):
+        options["socket_keepalive"] = True
+    # whatever the URL says: a script that takes or ends a lease would find what it has done itself
+    options["retry"] = Retry(NoBackoff(), 0)
+    if patience is not None:
+        options |= {"socket_timeout": patience, "socket_connect_timeout": patience}
+    try:
+        # a value of another program may be no text; it must not stop the range
+        options |= {"decode_responses": True, "encoding_errors": "replace"}
+        client = _by_sentinels(url, options) if is_sentinel(url) else redis.Redis.from_url(url, **options)
+        client.connection_pool.make_connection()  # opens no connection, but checks the options
+        return client
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"SENSORPOOL_REDIS_URL: {hide_password(str(error))}") from None
+
+
+def _by_sentinels(url: str, options: dict[str, Any]) -> Any:
+    """Make a client of the Redis that Sentinels name: it asks them at each new connection."""
+    named = read(url)
+    of_sentinels = {name: value for name, value in options.items() if name.startswith("socket_")}
+    make: Any = Sentinel  # it has no types
+    sentinels = make(named.hosts, sentinel_kwargs=of_sentinels | named.sentinel_options())
+    login = {"username": named.username, "password": named.password, "db": named.database}
+    return sentinels.master_for(named.master_name, **login, **(options | redis_options(url)))
+
+
+_embedded_server: Any = None
+
+
+def _embedded() -> Any:
+    """Return a client of the one in-process Redis."""
+    global _embedded_server
+    try:
+        import fakeredis
+        import lupa  # noqa: F401  # fakeredis runs our scripts with it
+    except ModuleNotFoundError:
+        raise SettingsError(
+            "SENSORPOOL_REDIS_URL is not set, or memory://: name a Redis like redis://localhost:6379/0 "
+            "that all processes share; "
+            'for a pool in one process, `pip install "fakeredis[lua]"`'
+        ) from None
+    if _embedded_server is None:
+        _embedded_server = fakeredis.FakeServer()
+    return fakeredis.FakeRedis(server=_embedded_server, decode_responses=True)

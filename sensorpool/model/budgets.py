@@ -7,8 +7,8 @@ budget that covers a backend is its budget.
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 MOST = 100  # budgets
 HIGHEST = 1_000_000.0  # pokes a second, and pokes at once
@@ -19,8 +19,6 @@ _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*/\s*(s|m|h)")
 _AT_ONCE = re.compile(r"([0-9]+)\s+at\s+once")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _KEPT = 10_000  # names of backends whose budget is remembered
-
-Unit = TypeVar("Unit")
 
 
 class Budget(NamedTuple):
@@ -51,10 +49,9 @@ def read_budgets(value: object) -> tuple[Budget, ...]:
     """
     if isinstance(value, str):
         try:
-            value = json.loads(value, object_pairs_hook=_no_repeats)
-        except (ValueError, RecursionError) as error:
-            repeated = str(error) if isinstance(error, _Repeated) else "is not JSON"
-            raise ValueError(f"{repeated}: {_EXAMPLE}") from None
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError(f"is not JSON: {_EXAMPLE}") from None
     if isinstance(value, tuple) and all(isinstance(each, Budget) for each in value):
         return value
     if not isinstance(value, Mapping):
@@ -65,18 +62,6 @@ def read_budgets(value: object) -> tuple[Budget, ...]:
 
 
 _EXAMPLE = 'write it like {"warehouse": "50/s, 8 at once", "s3*": "100/s"}'
-
-
-class _Repeated(ValueError):
-    pass
-
-
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Repeated(f"names {next(name for name in names if names.count(name) > 1)[:80]!r} twice")
-    return found
 
 
 def _budget(pattern: object, said: object) -> Budget:
@@ -136,23 +121,3 @@ class Budgets:
 
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
-
-
-def in_calls(units: Iterable[Unit], call_of: Callable[[Unit], Hashable | None], size: int) -> list[list[Unit]]:
-    """Return groups by the call that asks for them, each of which counts as one poke, in the order of its first group.
-
-    :param call_of: names the call by which a group is asked for with others; None: it is asked for alone.
-    :param size: groups of one call, at most.
-    """
-    calls: list[list[Unit]] = []
-    open_calls: dict[Hashable, list[Unit]] = {}
-    for unit in units:
-        name = call_of(unit)
-        call = None if name is None else open_calls.get(name)
-        if call is not None and len(call) < size:
-            call.append(unit)
-            continue
-        calls.append(call := [unit])
-        if name is not None:
-            open_calls[name] = call
-    return calls

@@ -35,7 +35,6 @@ class LiveWorker:
     :param at: when the worker wrote its entry last, by the clock of Redis.
     :param tick: seconds.
     :param queues: the queues from which it takes jobs; None: not known, before it takes some.
-    :param budgets: its budgets as text.
     :param no_metrics: why it serves no metrics, where it should.
     """
 
@@ -45,7 +44,6 @@ class LiveWorker:
     tick: float  # seconds
     version: str
     queues: tuple[str, ...] | None = None
-    budgets: str = ""
     no_metrics: str = ""
 
     def __str__(self) -> str:
@@ -62,9 +60,8 @@ def read_worker(name: str, value: str) -> LiveWorker | None:
         if not 1 <= read.shards <= min(read.shard_code_upper_limit, _MOST_SHARDS):
             return None
         queues = tuple(str(queue) for queue in fields["queues"]) if isinstance(fields.get("queues"), list) else None
-        version, budgets = str(fields["version"]), str(fields["budgets"])
         no_metrics = fields["no_metrics"] if isinstance(fields.get("no_metrics"), str) else ""
-        return LiveWorker(name, read, int(at), float(fields["tick"]), version, queues, budgets, no_metrics)
+        return LiveWorker(name, read, int(at), float(fields["tick"]), str(fields["version"]), queues, no_metrics)
     except _GARBLED:
         return None
 
@@ -94,17 +91,6 @@ def disagreements(ours: Terms, workers: Sequence[LiveWorker]) -> list[str]:
                 "stop all workers and beats, set one value for all, and start them"
             )
     return problems
-
-
-def unequal_budgets(workers: Sequence[LiveWorker]) -> list[str]:
-    """Return a line if live workers have other budgets than others have: the backends bear the sum of both."""
-    by_budgets: dict[str, list[LiveWorker]] = {}
-    for worker in workers:
-        by_budgets.setdefault(worker.budgets, []).append(worker)
-    if len(by_budgets) < 2:
-        return []
-    said = "; ".join(f"{text or 'none'} at {_names(some)}" for text, some in sorted(by_budgets.items()))
-    return [f"BUDGETS are not the same for all workers: {said}: set one value for all, and restart those that differ"]
 
 
 def untaken(queue: str, workers: Sequence[LiveWorker]) -> list[str]:

@@ -34,29 +34,22 @@ def is_half_quoted(url: str) -> bool:
 
 def has_no_number(url: str) -> bool:
     """Whether a Redis URL names its database by something else than a number: redis-py reads that as 0."""
-    if is_half_quoted(url) or has_odd_host(url) or not has_scheme(url, *_REDIS):
+    if is_half_quoted(url) or has_odd_address(url) or not has_scheme(url, *_REDIS):
         return False
     database = urlsplit(url).path.strip("/")
     return bool(database) and not database.isdecimal()
 
 
-def has_odd_port(url: str) -> bool:
-    """Whether the text at the place of the port is no port."""
+def has_odd_address(url: str) -> bool:
+    """Whether the port is none, or a bracket of an IPv6 address lacks its counterpart."""
     scheme, _, rest = url.partition("://")
     if scheme.startswith(("sqlite", "unix", "memory", "sentinel")) or is_half_quoted(url):
         return False
     authority = rest.partition(";")[0].partition("?")[0].partition("/")[0]
-    host = authority.rpartition("@")[2]
-    port = host.rpartition("]")[2].partition(":")[2]
-    return bool(port) and not (port.isdecimal() and port.isascii() and 0 < int(port[:6]) < 2**16)
-
-
-def has_odd_host(url: str) -> bool:
-    """Whether a bracket of an IPv6 address lacks its counterpart."""
-    scheme, _, rest = url.partition("://")
-    authority = rest.partition(";")[0].partition("?")[0].partition("/")[0]
-    host = authority.rpartition("@")[2]
-    return not scheme.startswith(("sqlite", "unix", "sentinel")) and ("[" in host) != ("]" in host)
+    try:
+        return urlsplit(f"//{authority.rpartition('@')[2]}").port == 0
+    except ValueError:
+        return True
 
 
 def is_in_memory(url: str) -> bool:

@@ -1,5 +1,6 @@
 """The meaning of a poke's return value or exception."""
 
+import errno
 import functools
 import inspect
 import json
@@ -19,8 +20,7 @@ from sensorpool.model.exit_status import is_command_killed
 from sensorpool.model.identity import has_half_characters
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report, Trace
-from sensorpool.poke.copies import end_copy
-from sensorpool.poke.exhaustion import is_exhaustion
+from sensorpool.poke.fork_guard import end_copy
 from sensorpool.poke.throttling import NO_BACKEND_OF_ITS, concerns_no_backend, quiet_for
 from sensorpool.poke.traces import Traces, causes_of
 
@@ -29,6 +29,9 @@ _LONGEST_CHAIN = 100  # exceptions
 _UNREADABLE = "(its text cannot be read)"
 CANNOT = " cannot poke it: "  # stands between the worker's name and the cause
 MAX_XCOM_BYTES = 256 * 1024
+
+_EXHAUSTED = frozenset({errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+_NO_THREAD = "can't start new thread"
 
 # compared by name, because the core does not import airflow
 _SKIP = "AirflowSkipException"
@@ -145,6 +148,20 @@ class Answers:
             if getattr(error, "is_infra_failure", False) is True:
                 return True
         return any(f"{cls.__module__}.{cls.__qualname__}" in self._infra_failures for cls in type(error).__mro__)
+
+
+def is_exhaustion(error: BaseException) -> bool:
+    """Whether an exception, its cause or its context says that memory, files or threads of this process ran out.
+
+    The poke that meets the shortage need not be its cause. So the shortage is a failure of the infrastructure, and the
+    process is replaced.
+    """
+    return any(
+        each.errno in _EXHAUSTED
+        if isinstance(each, OSError)
+        else isinstance(each, MemoryError) or (isinstance(each, RuntimeError) and each.args[:1] == (_NO_THREAD,))
+        for each in (error, error.__cause__, error.__context__)
+    )
 
 
 def is_of_killed_command(error: BaseException) -> bool:

@@ -7,10 +7,11 @@ from inspect import isawaitable
 from typing import Any, Protocol
 
 from sensorpool.model.not_landed import Seen, not_landed
-from sensorpool.model.values import DueGroup
+from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.answer import close
 from sensorpool.poke.classes import SensorClass
-from sensorpool.poke.copies import end_copy
+from sensorpool.poke.fork_guard import end_copy
+from sensorpool.poke.lane import Work
 from sensorpool.poke.throttling import quiet_for
 from sensorpool.poke.tools import PokeTools, awaited, overran
 
@@ -25,24 +26,20 @@ class Asked(Protocol):
     group: DueGroup
     op_classpath: str
 
-    def context(self, found: SensorClass) -> Any:
+    def made(self, sensor_class: SensorClass) -> Any:
         """Return what the class is asked with: a fresh object for each call, which may change it."""
 
 
-class BulkCall:
+class BulkCall(Work):
     """Groups of one class that answers many contexts in one call."""
 
-    size = 1  # call, which waits for one answer
-
-    __slots__ = ("_answered", "_away", "_begun", "_most_away", "_tools", "_units", "began", "op_classpath")
+    __slots__ = ("_away", "_begun", "_most_away", "_tools", "_units", "began", "op_classpath")
 
     def __init__(self, units: Sequence[Asked], tools: PokeTools) -> None:
         # why the backend is away for the rest of this poke, and when the call began that found it so
         self._away: tuple[BaseException, float] | None = None
-        self._begun = [unit.group for unit in units]  # the groups as they were when the poke began
-        # what was seen so far, each with the place after its groups, which come in their order
-        self._answered: list[tuple[int, list[Seen]]] = []
         self._most_away = 0  # how many more calls may fail in a row before the backend counts as away
+        self._begun = [unit.group for unit in units]  # the groups as they were when the poke began
         self.op_classpath = units[0].op_classpath
         self.began = 0.0
         self._units = units
@@ -59,55 +56,28 @@ class BulkCall:
         Where the backend of one context is away, the other contexts are asked. Where it is away for all of them, a few
         calls find that out.
         """
-        self._away, self._most_away = None, len(self._units).bit_length() + 1
-        self._begun, self._answered = [unit.group for unit in self._units], []
+        self._away, self._most_away, self._begun = None, len(self._units).bit_length() + 1, self.groups
         try:
-            self._ask(0, len(self._units))
+            return self._ask(0, len(self._units))
         finally:
             self._away = None  # the objects in its frames are destroyed here, under this poke's time limit
-        return self._seen(self._answered)
 
-    def overran(self, limit: float) -> list[Seen]:
-        """Report what was seen, and that the groups without an answer overran their limit (seconds)."""
-        begun, answered = self._begun, self._answered.copy()  # the call may go on meanwhile
-        unanswered = begun[answered[-1][0] :] if answered else begun
-        of_many = len(begun) > 1
-        why = f", in one call with {len(begun) - 1} more" if of_many else ""
-        late = [overran(group, self.began, limit, why=why) for group in unanswered]
-        return [*self._seen(answered), *(report._replace(of_many=True) if of_many else report for report in late)]
+    def overran(self, limit: float) -> list[Report]:
+        """Report that all groups overran their limit (seconds): which of them hangs is not known."""
+        many = len(self._begun) - 1
+        why = f", in one call with {many} more" if many else ""
+        return [overran(group, self.began, limit, why)._replace(of_many=many > 0) for group in self._begun]
 
-    def rest(self) -> tuple[()]:
-        """Return nothing: all groups are in the call that goes on."""
-        return ()
-
-    def seen(self) -> tuple[()]:
-        """Return nothing: what was seen is reported as it ends."""
-        return ()
-
-    @staticmethod
-    def _seen(answered: list[tuple[int, list[Seen]]]) -> list[Seen]:
-        return [each for _, some in answered for each in some]
-
-    def _ask(self, start: int, end: int) -> None:
-        """Ask for the groups at these places, and keep what is seen."""
-        seen = self._ask_once(start, end)
-        if seen is not None:
-            self._answered.append((end, seen))
-            return
-        middle = (start + end) // 2
-        self._ask(start, middle)
-        self._ask(middle, end)
-
-    def _ask_once(self, start: int, end: int) -> list[Seen] | None:
-        """Ask for the groups at these places in one call; return None if each half of them is to be asked for."""
+    def _ask(self, start: int, end: int) -> list[Seen]:
+        """Ask for the groups at these places in one call, or, where that raises, for each half of them."""
         groups, units, read = self._begun[start:end], self._units[start:end], self._tools.answers
         if self._away is not None:  # they are not asked for: what is known of them is as old as that call
             error, began = self._away
             return [read.of_exception(group, began, error) for group in groups]
         began = _monotonic()
         try:
-            sensor_class = self._tools.classes.find(units[0].op_classpath)
-            returned = sensor_class.cls.poke_many([unit.context(sensor_class) for unit in units])
+            sensor_class = self._tools.classes.find(self.op_classpath)
+            returned = sensor_class.cls.poke_many([unit.made(sensor_class) for unit in units])
             if isawaitable(returned):
                 returned = awaited(returned)
             answers: list[Any] | None = None if _gives_no_list(returned) else list(returned)
@@ -118,19 +88,24 @@ class BulkCall:
             elif read.is_infra_failure(error):
                 self._most_away -= 1
                 self._away = None if self._most_away else (error, began)
-            if len(units) == 1 or self._away is not None or self._tools.classes.refusal(units[0].op_classpath):
+            if len(units) == 1 or self._away is not None or self._tools.classes.refusal(self.op_classpath):
                 return [read.of_exception(group, began, error) for group in groups]
-            return None
-        end_copy()
-        self._most_away = len(self._units).bit_length() + 1
-        if answers is None or len(answers) != len(units):
+        else:
+            end_copy()
+            self._most_away = len(self._units).bit_length() + 1
+            if answers is not None and len(answers) == len(units):
+                return self._read(groups, answers, began)
             gave = f"a {type(returned).__name__}" if answers is None else f"{len(answers)} answers"
-            asked = f"{sensor_class.op_classpath}.poke_many gave {gave} to {len(units)} contexts"
             for value in answers or ():
                 close(value)
+            asked = f"{self.op_classpath}.poke_many gave {gave} to {len(units)} contexts"
             wrong = ValueError(f"{asked}: give a list with one answer for each, in their order")
             return [read.of_exception(group, began, wrong) for group in groups]
-        took = _monotonic() - began
+        middle = (start + end) // 2
+        return [*self._ask(start, middle), *self._ask(middle, end)]
+
+    def _read(self, groups: Sequence[DueGroup], answers: Sequence[Any], began: float) -> list[Seen]:
+        took, read = _monotonic() - began, self._tools.answers
         found_nothing: list[DueGroup] = []
         seen: list[Seen] = []
         for group, value in zip(groups, answers, strict=True):

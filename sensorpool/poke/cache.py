@@ -1,12 +1,16 @@
 """Groups and their sensors by id. A group's context never changes and ids are never reused, so nothing goes stale."""
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 
 from sensorpool.model.values import DueGroup
+from sensorpool.poke.answer import CANNOT
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
+
+_OF_THE_POOL = re.compile("^(ClassUnavailable|CannotPoke|SettingsError): ")  # names that add nothing to the text
 
 
 class Cache:
@@ -21,8 +25,6 @@ class Cache:
         self._tools = tools
         self._kept: OrderedDict[int, PokeUnit] = OrderedDict()
         self._lock = threading.Lock()
-        self.newest = 0  # the latest registration time of all groups ever kept
-        self.longest_interval = 0  # of all groups ever kept
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -48,8 +50,6 @@ class Cache:
         :param backend: its name; None: its class stands for it.
         """
         with self._lock:
-            self.newest = max(self.newest, group.registered_at)
-            self.longest_interval = max(self.longest_interval, group.poke_interval)
             unit = self._kept.get(group.id)
             if unit is not None and unit.group.hashcode == group.hashcode:
                 unit.join(group)
@@ -65,13 +65,13 @@ class Cache:
         with self._lock:
             return [("", "") if (u := get(group_id)) is None else (u.op_classpath, u.backend) for group_id in group_ids]
 
-    def put_off(self, group_id: int, why: str) -> None:
-        """Note that this process could not poke a group, at the group and at its class."""
+    def note_unpokeable(self, group_id: int, why: str) -> None:
+        """Note at its class that this process could not poke a group."""
         with self._lock:
             unit = self._kept.get(group_id)
-        if unit is not None and unit.why_not() is None:
-            unit.put_off(why)
-            self._tools.classes.note(unit.op_classpath, unit.why_not() or why)
+        classes = self._tools.classes
+        if unit is not None and classes.refusal(unit.op_classpath) is None:
+            classes.note(unit.op_classpath, _OF_THE_POOL.sub("", why.partition(CANNOT)[2]) or why)
 
     def drop(self, group_ids: Iterable[int]) -> None:
         """Drop groups that have settled."""

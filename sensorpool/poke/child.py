@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +19,12 @@ from sensorpool.instrumentation.redaction import sources
 from sensorpool.model.exit_status import ending, is_from_outside
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report, Trace
-from sensorpool.poke import memory_limit
+from sensorpool.poke import process_bounds
+from sensorpool.poke.watchdog import FROZEN
 
 START_LIMIT = 60.0  # seconds that a child may take to start, and to import a class
 _MOMENT = 0.1  # seconds
-_LOOK = 0.2  # seconds that a look for messages counts for at most: this process, too, may have stood still meanwhile
 _PIECE = 65_536  # bytes that are read at once: as many as a pipe holds
-_GRACE = 1.5  # seconds that a child may be silent beyond a poke's limit: a cancelled coroutine has one second to end
-_Message = tuple[float, dict[str, Any] | None]  # when the message was read, and the message; None: the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class Suspect:
 
 
 class Child:
-    """One child. Threads of its own write to it and read from it, so a child that freezes stops no other.
+    """One child. A thread of its own writes to it, so a child that freezes stops no other.
 
     :param together: pokes at once.
     :param module: the module that the child runs: `child_main`, or one that calls its `serve`.
@@ -71,12 +69,9 @@ class Child:
         self.starved = False  # the kernel killed a process because memory ran out
         self._poke_timeout = settings.poke_timeout
         self._on_question = on_question
-        self.frozen_for = 0.0  # seconds
-        self._looked = self._import_began = time.monotonic()
-        self._silent = self._importing_for = 0.0  # seconds
-        self._kills = memory_limit.kills()
+        self._import_began = 0.0
+        self._kills = process_bounds.kills()
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._messages: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._process = subprocess.Popen(  # noqa: S603  # a module of ours
             [sys.executable, "-m", module],
             env=environment,
@@ -85,6 +80,11 @@ class Child:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # a poke that signals the group of its process reaches no other process of ours
         )
+        assert self._process.stdout is not None
+        self._out = self._process.stdout
+        self._rest = b""  # of a message that has not come whole
+        self._polled = select.poll()
+        self._polled.register(self._out, select.POLLIN)
         first = {
             "sys_path": sys.path,
             "secrets": sources(),
@@ -98,14 +98,11 @@ class Child:
         }
         self._lines.put(json.dumps(first))
         writer = threading.Thread(target=_write, args=(self._process.stdin, self._lines), daemon=True)
-        self._reader = threading.Thread(target=_read, args=(self._process, self._messages), daemon=True)
         try:
             writer.start()
-            self._reader.start()
         except BaseException:  # no thread can be started
-            self._lines.put(None)
             self._process.kill()
-            self._process.wait()
+            self._process.communicate()
             raise
 
     @property
@@ -121,7 +118,6 @@ class Child:
     def give(self, suspect: Suspect) -> None:
         """Have the child poke a suspect."""
         self.in_hand[suspect.group.id] = suspect
-        self._silent = 0.0
         self._lines.put(json.dumps([suspect.group.id, suspect.op_classpath, suspect.poke_context]))
 
     def say(self, message: Mapping[str, Any]) -> None:
@@ -129,27 +125,15 @@ class Child:
         self._lines.put(json.dumps(message))
 
     def hear(self) -> list[tuple[Suspect, Report]]:
-        """Wait a moment for messages; return the reports. A child that is silent for too long counts as frozen.
-
-        The time of looks counts, not clock time: where the machine stood still or was busy, no poke froze a child.
-        """
-        messages: list[_Message] = []
-        with suppress(queue.Empty):
-            messages.append(self._messages.get(timeout=_MOMENT))
-            while True:
-                messages.append(self._messages.get_nowait())
-        reported = [report for at, message in messages if (report := self._take(at, message)) is not None]
-        now = time.monotonic()
-        passed, self._looked = min(now - self._looked, _LOOK), now
-        self._silent = 0.0 if messages else self._silent + passed
-        self._importing_for = 0.0 if self.importing is None else self._importing_for + passed
-        silence = self._poke_timeout + _GRACE if self.ready else START_LIMIT
-        if self._silent > silence:
-            self.frozen_for = silence
-        elif self._importing_for > START_LIMIT:
-            self.frozen_for = START_LIMIT
-        self.froze = not self.ended and self.frozen_for > 0
-        return reported
+        """Wait a moment for messages; return the reports."""
+        has_ended = self._process.poll() is not None  # before the look: what it wrote is in the pipe by now
+        piece = os.read(self._out.fileno(), _PIECE) if self._polled.poll(_MOMENT * 1000) else None
+        if piece is None:
+            self.ended = has_ended  # a process that it forked may keep the pipe open
+        elif not piece:
+            self.ended = True
+        *lines, self._rest = (self._rest + (piece or b"")).split(b"\n")
+        return [report for line in lines if (report := self._take(line)) is not None]
 
     @property
     def was_killed(self) -> bool:
@@ -168,16 +152,17 @@ class Child:
         if began is None:
             return None
         if self.froze:
-            said = f"{doing} froze its process for {self.frozen_for:g} s"
+            said = f"{doing} froze its process"
         elif self.was_killed:
             said = "its process was killed from outside"
         elif self.starved and self.returncode == -signal.SIGKILL:
             said = f"{doing} took all the memory there was"
         else:
             said = f"{doing} took its process down ({ending(self.returncode)})"
+        seconds = self._poke_timeout if self.froze else 0.0
         own_doing = alone and not self.froze and not self.was_killed
         outcome = Outcome.POKE_TIMEOUT if alone and not own_doing else Outcome.CRASHED
-        return Report(suspect.group, began, outcome, said, None, self.frozen_for, own_doing=own_doing)
+        return Report(suspect.group, began, outcome, said, None, seconds, own_doing=own_doing)
 
     def kill(self) -> None:
         """Kill the child; no group in hand is to blame."""
@@ -192,17 +177,21 @@ class Child:
         if self._process.poll() is None:
             self._process.kill()
         self.returncode = self._process.wait()
-        self.starved = memory_limit.kills() > self._kills
-        self._reader.join(5)
+        self._out.close()
+        self.starved = process_bounds.kills() > self._kills
 
-    def _take(self, at: float, message: dict[str, Any] | None) -> tuple[Suspect, Report] | None:
+    def _take(self, line: bytes) -> tuple[Suspect, Report] | None:
+        at = time.monotonic()
+        try:
+            message = json.loads(line)
+        except ValueError:  # its watchdog writes plain text
+            self.froze = self.froze or FROZEN in line
+            return None
         match message:
-            case None:
-                self.ended = True
             case {"ready": _}:
                 self.ready = True
             case {"import": op_classpath}:
-                self.importing, self._import_began, self._importing_for = op_classpath, at, 0.0
+                self.importing, self._import_began = op_classpath, at
             case {"imported": _}:
                 self.importing = None
             case {"begin": group_id} if group_id in self.in_hand:
@@ -225,31 +214,3 @@ def _write(stdin: Any, lines: "queue.SimpleQueue[str | None]") -> None:
         while (line := lines.get()) is not None:
             stdin.write(f"{line}\n".encode())
             stdin.flush()
-
-
-def _read(process: "subprocess.Popen[bytes]", messages: "queue.SimpleQueue[_Message]") -> None:
-    """Put each message of the child, and the end after the last one: what it said before its end is heard first."""
-    with process.stdout as stdout:  # type: ignore[union-attr]
-        for line in _lines(stdout.fileno(), process):
-            with suppress(ValueError):  # not ours
-                messages.put((time.monotonic(), json.loads(line)))
-    messages.put((time.monotonic(), None))
-
-
-def _lines(pipe: int, process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
-    """Yield the whole lines until the pipe ends, or the process has ended and the pipe is empty.
-
-    A process that the child forked may keep the pipe open after the child's end.
-    """
-    polled, rest = select.poll(), b""
-    polled.register(pipe, select.POLLIN)
-    while True:
-        has_ended = process.poll() is not None  # before the look: what it wrote is in the pipe by now
-        if not polled.poll(_MOMENT * 1000):
-            if has_ended:
-                return
-        elif piece := os.read(pipe, _PIECE):
-            *lines, rest = (rest + piece).split(b"\n")
-            yield from lines
-        else:
-            return

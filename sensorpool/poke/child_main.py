@@ -1,11 +1,12 @@
 """The child of the isolated lane (`isolated_lane`): it pokes suspects, and names the group before each poke.
 
 It speaks JSON lines. In: one line of settings, then one line for each group. Out: ``{"ready": true}``, then
-``{"alive": true}`` twice a second, ``{"import": path}`` and ``{"imported": path}`` for each class, ``{"begin": id}``
-and ``{"end": id, "outcome", "reason", "xcom_value", "trace", "quiet_for", "ran_out"}``
-for each group. The output of pokes is
-discarded. A child for other classes than those of the allowlist (`serve`) may ask its parent:
-``{"question": number, …}`` out, an object in.
+``{"import": path}`` and ``{"imported": path}`` for each class, ``{"begin": id}`` and ``{"end": id, "outcome", "reason",
+"xcom_value", "trace", "quiet_for", "ran_out"}`` for each group. The output of pokes is discarded. A child for other
+classes than those of the allowlist (`serve`) may ask its parent: ``{"question": number, …}`` out, an object in.
+
+If its main thread makes no progress for a poke's time limit, its watchdog ends it, and tells the parent in plain text:
+a poke holds the interpreter lock, or a lock that this thread needs.
 """
 
 import ctypes
@@ -25,19 +26,21 @@ from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.redaction import ask_named
 from sensorpool.model.not_landed import each_report
 from sensorpool.model.values import DueGroup, Report
-from sensorpool.poke import copies, memory_limit, patches
+from sensorpool.poke import fork_guard, patches, process_bounds, watchdog
 from sensorpool.poke.answer import Answers
+from sensorpool.poke.child import START_LIMIT
 from sensorpool.poke.classes import RETRY_AFTER, Classes, Way
-from sensorpool.poke.disposal import Disposal
 from sensorpool.poke.loop_lane import LoopLane
 from sensorpool.poke.reusable_threads import ReusableThreads
+from sensorpool.poke.sensor_finalizer import SensorFinalizer
 from sensorpool.poke.slots import Slots
 from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.sensors.time_limit import set_time_limit
 
-_STACKS = 96  # threads whose stacks fit into memory besides what pokes take; grows with the threads that are started
+_STACKS = 96  # threads whose stacks fit into memory besides what pokes take; with more threads, the limit is set anew
+_GRACE = 1.5  # seconds that the main thread may stand still beyond a poke's limit
 
 
 class _Telling(PokeUnit):
@@ -93,35 +96,42 @@ def serve(prepare: Prepare) -> None:
 
 
 def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: Prepare) -> None:
-    lock = threading.Lock()
+    lock, watched = threading.Lock(), out.fileno()
 
     def tell(message: Mapping[str, Any]) -> None:
         with lock:
             out.write(json.dumps(message) + "\n")
             out.flush()
 
+    watchdog.arm(START_LIMIT, watched)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     classes, answered = prepare(settings, tell)
     threading.Thread(target=_read, args=(commands, lines, answered), daemon=True).start()
     tools = PokeTools(classes, Answers(settings["infra_failures"]), {})
-    concurrency, poke_timeout = settings["concurrency"], settings["poke_timeout"]
+    concurrency, poke_timeout, memory = settings["concurrency"], settings["poke_timeout"], settings["poke_memory"]
     set_time_limit(poke_timeout)
     # the parent limits how many pokes of which class go on, so there is always a slot
     threads, loops = ThreadLane(Slots(2 * concurrency), poke_timeout), LoopLane(Slots(2 * concurrency), poke_timeout)
+    finalizer = SensorFinalizer(ReusableThreads())
     imported: set[str] = set()
     missing: set[int] = set()
     stacks = _STACKS  # threads that hang keep their stacks, and new threads need more
-    memory_limit.limit(settings["poke_memory"], threads=stacks)
+    process_bounds.limit_memory(memory, _STACKS)
     patches.refuse_patches()
     tell({"ready": True})
-    disposal, progress = Disposal(ReusableThreads()), _Progress()
-    threading.Thread(target=_say_that_it_lives, args=(tell, progress), daemon=True).start()
+    armed_at = 0.0
+
+    def arm() -> None:
+        nonlocal armed_at
+        armed_at = time.monotonic()
+        watchdog.arm(poke_timeout + _GRACE, watched)
 
     def look_after() -> None:
-        progress.rounds += 1
+        if time.monotonic() - armed_at >= watchdog.EVERY:
+            arm()
         threads.supervise()
         loops.supervise()
-        disposal.look_after()
+        finalizer.look_after()
         for report in each_report(chain(*threads.collect(), *loops.collect())):
             missing.discard(report.group.id)
             ending = {"end": report.group.id, "outcome": report.outcome, "reason": report.reason}
@@ -129,10 +139,22 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: 
             tell(ending | {"xcom_value": report.xcom_value, "trace": report.trace, "quiet_for": report.quiet_for})
         time.sleep(0.005)
 
-    def end_pokes() -> None:
-        while not (threads.idle and loops.idle):
+    def load(op_classpath: str) -> None:
+        """Import a class, which may end this process, and may need much memory."""
+        while classes.finds_alone and not (threads.idle and loops.idle):
             look_after()
         look_after()  # the last reports
+        watchdog.arm(START_LIMIT, watched)
+        tell({"import": op_classpath})
+        process_bounds.lift_memory()
+        try:
+            with suppress(BaseException):  # the class's first poke reports why
+                classes.find(op_classpath)
+        finally:
+            fork_guard.end_copy()
+            process_bounds.limit_memory(memory, _STACKS)
+            tell({"imported": op_classpath})
+            arm()
 
     more = True
     while more or missing:
@@ -144,41 +166,15 @@ def _poke_all(settings: dict[str, Any], commands: TextIO, out: TextIO, prepare: 
             missing.add(group_id)
             if op_classpath not in imported or classes.is_due(op_classpath):
                 imported.add(op_classpath)
-                if classes.finds_alone:
-                    end_pokes()
-                progress.is_importing = True
-                _import(classes, op_classpath, tell)
-                progress.is_importing = False
+                load(op_classpath)
             group = DueGroup(group_id, 0, 0, 0, 0, 0, 0, None)
             sensor_class = classes.known(op_classpath)
             lane = loops if sensor_class is not None and sensor_class.way is Way.ASYNC else threads
             lane.put([_Telling(group, op_classpath, poke_context, tools, tell)])
         if threading.active_count() > stacks - concurrency:  # up to `concurrency` threads may start at once
-            memory_limit.allow_threads(_STACKS)
+            process_bounds.limit_memory(memory, _STACKS)
             stacks += _STACKS
         look_after()
-
-
-class _Progress:
-    """The progress of the main thread."""
-
-    def __init__(self) -> None:
-        self.rounds = 0
-        self.is_importing = False  # an import may take long: the parent has a limit of its own for it
-
-
-def _say_that_it_lives(tell: Callable[[Any], None], progress: _Progress) -> None:
-    """Tell the parent that this process lives, as long as the main thread makes progress.
-
-    A poke that holds the interpreter lock silences this thread, so the parent can tell a frozen child from a long
-    import. A poke that stops the main thread counts as a freeze too, because nothing would ever be reported.
-    """
-    seen = -1
-    while True:
-        if progress.is_importing or progress.rounds != seen:
-            seen = progress.rounds
-            tell({"alive": True})
-        time.sleep(0.5)
 
 
 def _read(commands: TextIO, lines: "queue.SimpleQueue[str | None]", answered: Messages) -> None:
@@ -194,17 +190,6 @@ def _drained(lines: "queue.SimpleQueue[str | None]") -> Iterator[str | None]:
     with suppress(queue.Empty):
         while True:
             yield lines.get_nowait()
-
-
-def _import(classes: Classes, op_classpath: str, tell: Callable[[Any], None]) -> None:
-    """Import a class, which may end this process."""
-    tell({"import": op_classpath})
-    try:
-        with memory_limit.for_an_import(), suppress(BaseException):  # the class's first poke reports why
-            classes.find(op_classpath)
-    finally:
-        copies.end_copy()
-        tell({"imported": op_classpath})
 
 
 def _die_with_parent() -> None:

@@ -2,8 +2,8 @@
 
 import inspect
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from importlib import import_module, invalidate_caches
 from importlib.metadata import EntryPoint
@@ -14,7 +14,7 @@ from sensorpool.config.allowlist import Allowlist
 from sensorpool.errors import ClassRefused, ClassUnavailable, Refused
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.logs import logger
-from sensorpool.instrumentation.redaction import one_line, printable
+from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.backend import backend_named
 from sensorpool.model.identity import canonical_classpath
 from sensorpool.model.location import location_named
@@ -28,7 +28,6 @@ SHARED_CALLS = "sensorpool.shared_calls"  # entry points: a class path, and a fu
 JOINS = ALL_OF, ANY_OF = "sensorpool.joins.AllOf", "sensorpool.joins.AnyOf"  # in each pool: they ask the pool itself
 RETRY_AFTER = 15.0  # seconds until a process tries an unavailable class again; doubles with each failure
 _LONGEST_RETRY = 300.0  # seconds
-_NO_SENSORS = (type(None), bool, int, float, complex, bytes, list, tuple, Mapping, Set)
 _REFUSALS = 1_000  # the most that are remembered: rows may name any number of class paths
 
 log = logger(__name__)
@@ -219,44 +218,6 @@ class Classes:
             sensor_class.construct(poke_context)
         except (Exception, SystemExit) as error:
             raise Refused(f"{op_classpath} does not take this poke_context: {one_line(error)}") from None
-
-
-def describe(sensor: object) -> tuple[str, dict[str, Any]]:
-    """Return class path and poke_context of a sensor object.
-
-    Its class must name its constructor's arguments in ``poke_context_fields`` (AIP-17's word) or be a dataclass.
-
-    :raises Refused: when it does neither, as a function or a number; or the workers cannot import its class by a name.
-    """
-    if inspect.isfunction(sensor):
-        raise Refused(f"{sensor.__module__}.{sensor.__qualname__} is a function: put @sensorpool.sensor before it")
-    cls = type(sensor)
-    classpath = path_of(cls)
-    names = getattr(cls, FIELDS, None)
-    if names is None and is_dataclass(sensor):
-        names = [field.name for field in fields(sensor) if field.init]
-    if names is None and isinstance(sensor, _NO_SENSORS):
-        shown = f"a {cls.__name__}" if isinstance(sensor, Collection) else printable(repr(sensor))[:80]
-        raise Refused(f"a sensor is a class path, a class, an object of one or a pathlib.Path, not {shown}")
-    if names is None:
-        raise Refused(
-            f"{classpath} has no poke_context_fields: name its constructor's arguments there, "
-            "or pass the class path and a poke_context"
-        )
-    return classpath, {name: getattr(sensor, name) for name in names}
-
-
-def path_of(cls: type) -> str:
-    """Return the class path of a class.
-
-    :raises Refused: when the workers cannot import it by a name.
-    """
-    if cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
-        where = "a function" if cls.__module__ != "__main__" else "the program that was started"
-        raise Refused(
-            f"{cls.__qualname__} is a class of {where}, and the workers cannot import it: define it in a module"
-        )
-    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _not_enabled(classpath: str, why: str, meant: str = "") -> ClassUnavailable:

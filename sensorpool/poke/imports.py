@@ -4,7 +4,7 @@ import threading
 import time
 
 from sensorpool.errors import ClassUnavailable
-from sensorpool.poke import copies
+from sensorpool.poke import fork_guard
 from sensorpool.poke.classes import Classes, SensorClass
 
 LIMIT = 60.0  # seconds that groups wait for the import of their class; then they are due again
@@ -64,4 +64,4 @@ class _Import(threading.Thread):
             # the objects in its frames are destroyed here, not by the job that reads the error
             self.error = error.with_traceback(None)
             error.__context__ = error.__cause__ = None
-        copies.end_copy()  # a module may fork while it is imported
+        fork_guard.end_copy()  # a module may fork while it is imported

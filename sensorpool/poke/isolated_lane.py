@@ -29,6 +29,20 @@ _CLOSING = 2.0  # seconds that threads have to end once their children are kille
 log = logger(__name__)
 
 
+class _Driver(threading.Thread):
+    """A thread of the lane, and its child.
+
+    :param suspect: the group that is poked alone in the child; None: the child pokes groups together.
+    """
+
+    def __init__(self, work: "Callable[[_Driver], None]", suspect: Suspect | None) -> None:
+        super().__init__(target=work, args=(self,), daemon=True, name="poke-isolated")
+        self.suspect = suspect
+        self.is_alone = suspect is not None
+        self.has_room = suspect is None  # whether it will take what waits
+        self.child: Child | None = None
+
+
 class IsolatedLane:
     """Pokes suspects on threads of its own, so that no job waits for them. Safe to share between threads.
 
@@ -51,11 +65,8 @@ class IsolatedLane:
         self._together: FairQueue[Suspect] = FairQueue(self._slots)
         self._alone: deque[Suspect] = deque()
         self._ids: set[int] = set()  # of the groups that wait or are in hand
+        self._drivers: set[_Driver] = set()
         self._lock = threading.Lock()
-        self._sharing: set[threading.Thread] = set()  # threads whose child pokes groups together
-        self._with_room: set[threading.Thread] = set()  # those of them that will take what waits
-        self._single: set[threading.Thread] = set()  # threads whose child pokes one group
-        self._children: set[Child] = set()
         self._is_closed = self._is_retired = False
 
     def offer(self, suspects: Iterable[Suspect]) -> None:
@@ -77,10 +88,6 @@ class IsolatedLane:
         with self._lock:
             return group_id in self._ids
 
-    def __len__(self) -> int:
-        with self._lock:
-            return len(self._ids)
-
     def retire(self) -> list[int]:
         """Take no more groups; return the ids of the waiting ones, which are not reported. Begun pokes go on."""
         with self._lock:
@@ -93,13 +100,14 @@ class IsolatedLane:
             self._is_closed = True
             self._drain()
             left, self._ids = list(self._ids), set()
-            threads = [*self._sharing, *self._single]
-            for child in self._children:
-                child.kill()
+            drivers = list(self._drivers)
+            for driver in drivers:
+                if driver.child is not None:
+                    driver.child.kill()
         until = time.monotonic() + _CLOSING
-        for thread in threads:
-            if thread is not threading.current_thread() and thread.ident is not None:
-                thread.join(max(0.0, until - time.monotonic()))
+        for driver in drivers:
+            if driver is not threading.current_thread() and driver.ident is not None:
+                driver.join(max(0.0, until - time.monotonic()))
         return left
 
     def _drain(self) -> list[int]:
@@ -114,100 +122,88 @@ class IsolatedLane:
 
         :raises RuntimeError: when no thread can be started.
         """
-        while (thread := self._next_thread()) is not None:
+        while (driver := self._next_driver()) is not None:
             try:
-                thread.start()
+                driver.start()
             except BaseException:
-                self._leave(thread)
+                self._leave(driver)
                 raise
 
-    def _next_thread(self) -> threading.Thread | None:
-        thread = threading.Thread(target=self._work, daemon=True, name="poke-isolated")
+    def _next_driver(self) -> _Driver | None:
         with self._lock:
-            if self._is_closed:
-                return None
-            if len(self._single) < min(len(self._alone), _ALONE):
-                self._single.add(thread)
-                return thread
-            if not self._with_room and self._together.takeable and len(self._sharing) < self._most_children:
-                self._sharing.add(thread)
-                self._with_room.add(thread)
-                return thread
-        return None
+            sharing = [driver for driver in self._drivers if not driver.is_alone]
+            driver = None
+            if self._alone and len(self._drivers) - len(sharing) < _ALONE:
+                driver = _Driver(self._work, self._alone.popleft())
+            elif self._together.takeable and len(sharing) < self._most_children:
+                driver = None if any(each.has_room for each in sharing) else _Driver(self._work, None)
+            if driver is not None:
+                self._drivers.add(driver)
+            return driver
 
-    def _leave(self, thread: threading.Thread) -> None:
+    def _leave(self, driver: _Driver) -> None:
         with self._lock:
-            for threads in (self._sharing, self._with_room, self._single):
-                threads.discard(thread)
+            self._drivers.discard(driver)
+            if driver.suspect is not None:  # it was not poked
+                self._ids.discard(driver.suspect.group.id)
 
-    def _work(self) -> None:
-        me, suspect = threading.current_thread(), None
+    def _work(self, driver: _Driver) -> None:
         try:
-            if me in self._single:
-                while (suspect := self._next_alone(me)) is not None:
-                    self._poke(suspect)
-            else:
-                self._poke(None)
+            self._poke(driver)
         except Exception:
             log.exception("the isolated lane failed; its groups are due again")
-            self._give_up([] if suspect is None else [suspect])
+            with self._lock:
+                self._drain()
         finally:
-            self._leave(me)
+            self._leave(driver)
             with suppress(RuntimeError):  # the next offer tries again
                 self._start_threads()
 
-    def _next_alone(self, me: threading.Thread) -> Suspect | None:
+    def _poke(self, driver: _Driver) -> None:
+        """Poke one group alone in a child, or the waiting groups together until the child's stint is over."""
+        child = Child(self._settings, 1 if driver.is_alone else self._in_a_child)
         with self._lock:
-            if self._alone:
-                return self._alone.popleft()
-            self._single.discard(me)  # under the lock: the next offer starts another thread
-            return None
-
-    def _poke(self, alone: Suspect | None) -> None:
-        """Poke one group alone in a child, or (None) the waiting groups together until the child's stint is over."""
-        child = Child(self._settings, self._in_a_child if alone is None else 1)
-        with self._lock:
-            self._children.add(child)
+            driver.child = child
             if self._is_closed:
                 child.kill()
         try:
-            if alone is not None:
-                child.give(alone)
-            self._drive(child, takes_more=alone is None)
+            if driver.suspect is not None:
+                child.give(driver.suspect)
+                driver.suspect = None
+            self._drive(driver, child)
         except BaseException:
             self._forget(child.in_hand)
             raise
         finally:
             child.end()
             with self._lock:
-                self._children.discard(child)
-                self._with_room.discard(threading.current_thread())
-            for suspect in child.in_hand.values() if alone is None else ():
+                driver.child, driver.has_room = None, False
+            for suspect in () if driver.is_alone else child.in_hand.values():
                 self._slots.release(suspect.op_classpath)
-        self._conclude(child, alone=alone is not None)
+        self._conclude(child, alone=driver.is_alone)
 
-    def _drive(self, child: Child, *, takes_more: bool) -> None:
+    def _drive(self, driver: _Driver, child: Child) -> None:
         """Feed a child and hand its reports in, until it has nothing in hand or is over."""
         reports: list[Report] = []
         handed_in = time.monotonic()
         ends = handed_in + STINT
-        # a poke that has not begun by then never will: the child cannot start a thread
+        # a poke that has not begun by then never will: the child cannot start a thread, or is stopped
         gives_up = ends + self._settings.poke_timeout + START_LIMIT
         while not child.is_over:
-            if takes_more:
-                self._fill(child, ends)
+            if not driver.is_alone:
+                self._fill(driver, child, ends)
             if not child.in_hand or time.monotonic() > gives_up:
                 break
             for suspect, report in child.hear():
                 reports.append(report)
-                if takes_more:
+                if not driver.is_alone:
                     self._slots.release(suspect.op_classpath)
             if time.monotonic() - handed_in > _HAND_IN_EVERY:
                 self._hand_in(reports)
                 reports, handed_in = [], time.monotonic()
         self._hand_in(reports)
 
-    def _fill(self, child: Child, ends: float) -> None:
+    def _fill(self, driver: _Driver, child: Child, ends: float) -> None:
         """Give a child the groups that it has room for, and have another thread take the rest."""
         while has_room := (
             len(child.in_hand) < self._in_a_child
@@ -219,7 +215,7 @@ class IsolatedLane:
                 break
             child.give(suspect)
         with self._lock:
-            (self._with_room.add if has_room else self._with_room.discard)(threading.current_thread())
+            driver.has_room = has_room
         with suppress(RuntimeError):  # the groups wait for this thread
             self._start_threads()
 
@@ -235,8 +231,8 @@ class IsolatedLane:
             return
         if not child.ready:
             log.error("no child of the isolated lane starts; its groups are due again", returncode=child.returncode)
-            self._give_up(left)
-            return
+            with self._lock:
+                self._drain()
         reports = [report for suspect in left if (report := child.blame(suspect, alone=alone)) is not None]
         struck = {report.group.id for report in reports}
         rest = [suspect for suspect in left if suspect.group.id not in struck]
@@ -247,12 +243,6 @@ class IsolatedLane:
         if not goes_on:
             self._forget(suspect.group.id for suspect in rest)
         self._hand_in(reports)
-
-    def _give_up(self, suspects: Iterable[Suspect]) -> None:
-        """Forget these groups and all that wait: their claims end, and they are due again."""
-        with self._lock:
-            self._drain()
-        self._forget(suspect.group.id for suspect in suspects)
 
     def _forget(self, group_ids: Iterable[int]) -> None:
         with self._lock:

@@ -1,25 +1,21 @@
 """The lane of coroutines: one event loop on a thread of its own, kept from job to job (clients belong to their loop).
 
 A coroutine that overruns is cancelled. A coroutine that blocks the loop cannot be cancelled: then the loop is given up
-with its thread, the blocker is reported, and all other pokes move to a new loop. A poke that stops the loop, or cancels
-tasks, affects no other poke (`sharing`).
+with its thread, the blocker is reported, and all other pokes move to a new loop. A poke that stops the loop affects no
+other poke. Pokes that another one cancels are poked again, each apart.
 """
 
 import asyncio
-import contextvars
 import time
-from collections import deque
 from collections.abc import Iterable
 
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.values import Report
-from sensorpool.poke.disposal import dispose
 from sensorpool.poke.lane import Lane
-from sensorpool.poke.poke_loop import GRACE, ForkGuarded, PokeLoop
-from sensorpool.poke.queues import drained
+from sensorpool.poke.poke_loop import GRACE, PokeLoop, RunningPoke
 from sensorpool.poke.reusable_threads import ReusableThreads
-from sensorpool.poke.sharing import CURRENT_POKE, PokeTask, RunningPoke
+from sensorpool.poke.sensor_finalizer import finalize
 from sensorpool.poke.slots import Slots
 from sensorpool.poke.unit import PokeUnit
 
@@ -34,7 +30,7 @@ class LoopLane(Lane[PokeUnit]):
     def __init__(self, slots: Slots, poke_timeout: float, reusable: ReusableThreads | None = None) -> None:
         super().__init__(slots, poke_timeout, reusable)
         self._loop: PokeLoop | None = None
-        self._left: deque[tuple[float, RunningPoke]] = deque()  # when a poke ended before its threads, and the poke
+        self._left: set[RunningPoke] = set()  # pokes that are over, whose threads go on
         self._has_warned = False
 
     def put(self, units: Iterable[PokeUnit]) -> None:
@@ -55,11 +51,6 @@ class LoopLane(Lane[PokeUnit]):
             self._has_warned = False
         self._loop.tell(self._start, self._loop)
 
-    def is_held_up(self, seconds: float) -> bool:
-        """Whether every poke that goes on has been going on for so long."""
-        now, loop = time.monotonic(), self._loop
-        return loop is None or all(now - unit.began > seconds for unit in list(loop.running))
-
     @property
     def idle(self) -> bool:
         """Whether no poke waits or goes on."""
@@ -71,13 +62,11 @@ class LoopLane(Lane[PokeUnit]):
     @property
     def hanging(self) -> int:
         """How many threads still run the blocking calls of pokes that have ended."""
-        number, now = 0, time.monotonic()
-        for left in drained(self._left):
-            at, going = left
-            if going.busy:
-                self._left.append(left)
-                number += going.busy if now - at > GRACE else 0
-        return number
+        soon = time.monotonic() - GRACE
+        for going in list(self._left):
+            if not going.busy:
+                self._left.discard(going)
+        return sum(going.busy for going in list(self._left) if going.over_at is not None and going.over_at < soon)
 
     def supervise(self) -> None:
         """Give up a coroutine that does not end when it is cancelled, and a loop that is blocked."""
@@ -112,8 +101,8 @@ class LoopLane(Lane[PokeUnit]):
     def _give_up(self, loop: PokeLoop) -> None:
         """Leave a loop that is blocked. The poke that holds it overran; the others begin again on another loop.
 
-        If no task of a running poke holds it (a callback does, or a task that a poke left behind), any of them may be
-        to blame: all of them overran, and each is poked apart.
+        If the task of no poke holds it (a callback does, or another task), any of them may be to blame: all of them
+        overran, and each is poked apart.
         """
         holder = loop.holder
         with loop.lock:
@@ -123,15 +112,15 @@ class LoopLane(Lane[PokeUnit]):
             for going in running.values():
                 self._leave(going)
         limit, many = self._poke_timeout, len(running) > 1
-        over = {unit: unit.overran(limit) for unit, going in running.items() if going is holder}
-        if not over:
+        over = {unit: unit.overran(limit) for unit, going in running.items() if going.task is holder}
+        if not over or holder is None:
             over = {unit: [each._replace(of_many=many) for each in unit.overran(limit)] for unit in running}
         log.warning("an event loop is blocked; its pokes move to another", pokes=len(running))
         for unit in running:
             self._slots.release(unit.op_classpath)
         self.abandoned += 1
         loop.end()
-        dispose(loop)  # with the tasks that are left on it
+        finalize(loop)  # with the tasks that are left on it
         self._done.extend(over.values())
         self._loop = None
         self._waiting.put([unit for unit in running if unit not in over])
@@ -147,10 +136,7 @@ class LoopLane(Lane[PokeUnit]):
                     return
                 going = loop.running[unit] = RunningPoke()
                 unit.begun, unit.began = unit.group, time.monotonic()
-            own = contextvars.Context()
-            own.run(CURRENT_POKE.set, going)
-            task: PokeTask[None] = PokeTask(ForkGuarded(self._poke(loop, unit, going)), loop=loop.loop, context=own)
-            task.going = going
+            loop.begin(going, self._poke(loop, unit, going))
 
     async def _poke(self, loop: PokeLoop, unit: PokeUnit, going: RunningPoke) -> None:
         if loop.running.get(unit) is not going:
@@ -163,7 +149,10 @@ class LoopLane(Lane[PokeUnit]):
         except (asyncio.CancelledError, TimeoutError) as error:
             if loop.is_ending:
                 return  # `_give_up` has reported it
-            reports = [unit.failed(unit.began, error)]  # the poke itself raised it, unless its time was over
+            if going.task is not None and going.task.cancelling() and not limit.expired():  # by another poke
+                reports = [unit.cancelled()]
+            else:
+                reports = [unit.failed(unit.began, error)]  # the poke itself raised it, unless its time was over
         if limit.expired():  # whatever the poke did when it was cancelled
             reports = unit.overran(self._poke_timeout)
         self._report(loop, unit, reports)
@@ -180,6 +169,6 @@ class LoopLane(Lane[PokeUnit]):
 
     def _leave(self, going: RunningPoke) -> None:
         """Note that a poke is over, and keep it if its threads are still busy."""
-        going.is_over = True
-        if going.threads is not None and going.busy:
-            self._left.append((time.monotonic(), going))
+        going.over_at = time.monotonic()
+        if going.busy:
+            self._left.add(going)

@@ -1,32 +1,65 @@
-"""An event loop that pokes share, on a thread of its own."""
+"""An event loop that pokes share, on a thread of its own. Each poke has threads of its own behind the loop.
+
+A poke whose blocking calls hang (`asyncio.to_thread`, a look-up of a name) holds only its own threads, so the calls of
+other pokes do not wait.
+"""
 
 import asyncio
 import itertools
+import os
 import threading
 import time
+import types
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from typing import Any
+from contextvars import Context, ContextVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.poke.copies import FORKED, end_copy
+from sensorpool.poke.fork_guard import FORKED, end_copy
 from sensorpool.poke.reusable_threads import ReusableThreads
-from sensorpool.poke.sharing import RunningPoke, share
 from sensorpool.poke.unit import PokeUnit
 
 GRACE = 1.0  # seconds that a cancelled coroutine has to end
+_THREADS = min(32, (os.cpu_count() or 1) + 4)  # of one poke at once: as many as asyncio gives to a whole process
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 log = logger(__name__)
 
-
-async def _let_end(tasks: set[asyncio.Task[Any]]) -> None:
-    """Give cancelled tasks a moment to end."""
-    if tasks:
-        await asyncio.wait(tasks, timeout=GRACE)
-
-
 _names = itertools.count(1)
+
+
+class RunningPoke:
+    """One poke that goes on, as its tasks and threads know it."""
+
+    __slots__ = ("busy", "lock", "over_at", "task", "waiting")
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.over_at: float | None = None  # when the poke was over; its threads may go on
+        self.busy = 0  # threads that run its blocking calls
+        self.waiting: deque[Callable[[], None]] = deque()  # calls that wait for a thread
+        self.lock = threading.Lock()
+
+    def work(self) -> None:
+        """Make the waiting calls, on a thread."""
+        while True:
+            with self.lock:
+                if not self.waiting:
+                    self.busy -= 1
+                    return
+                call = self.waiting.popleft()
+            call()
+            del call  # it must not keep its objects alive while the next call runs
+
+
+CURRENT_POKE: ContextVar[RunningPoke | None] = ContextVar("CURRENT_POKE", default=None)
 
 
 class PokeLoop:
@@ -40,7 +73,11 @@ class PokeLoop:
         self.name = next(_names)
         self.running: dict[PokeUnit, RunningPoke] = {}
         self.loop = asyncio.SelectorEventLoop()
-        share(self.loop, reusable)
+        self.loop.set_default_executor(_Executor(reusable))
+        for name in ("shutdown_default_executor", "shutdown_asyncgens"):
+            setattr(self.loop, name, _leave_alone)  # these would end what other pokes use
+        for name in ("set_task_factory", "set_default_executor", "set_exception_handler", "set_debug"):
+            setattr(self.loop, name, _keep)  # these would hold for all pokes
         self.asked_at = self.answered_at = time.monotonic()  # of the last check whether the loop still turns
         self.looked_at = 0.0  # when `LoopLane.supervise` last looked at it
         self.given_up = False  # its pokes have moved to another loop
@@ -59,19 +96,25 @@ class PokeLoop:
         """Whether the loop will never turn again."""
         return not self._thread.is_alive()
 
+    @property
+    def holder(self) -> "asyncio.Task[Any] | None":
+        """The task that has the loop just now. Called from any thread."""
+        return asyncio.current_task(self.loop)
+
     def tell(self, what: Callable[..., None], *given: Any) -> None:
         """Have a function called on the loop; a dead loop calls nothing, and `LoopLane.supervise` finds it."""
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(what, *given)
 
+    def begin(self, going: RunningPoke, poke: Coroutine[Any, Any, None]) -> None:
+        """Begin a poke. Runs on the loop."""
+        own = Context()
+        own.run(CURRENT_POKE.set, going)
+        going.task = own.run(self.loop.create_task, _fork_guarded(poke))
+
     def answer(self) -> None:
         """Note that the loop turns. Runs on the loop."""
         self.answered_at = time.monotonic()
-
-    @property
-    def holder(self) -> RunningPoke | None:
-        """The poke whose task has the loop just now. Called from any thread."""
-        return getattr(asyncio.current_task(self.loop), "going", None)
 
     def end(self) -> None:
         """Have the loop end; a blocked one ends if it ever goes on."""
@@ -99,39 +142,89 @@ class PokeLoop:
 
     def _end_tasks(self) -> None:
         self.is_ending = True
-        with self.lock:
-            for going in self.running.values():
-                going.is_over = True
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         with closing(_let_end(asyncio.all_tasks(self.loop))) as ending:
             self.loop.run_until_complete(ending)
 
 
-class ForkGuarded(Coroutine[Any, Any, None]):
-    """A coroutine that ends the process between two of its steps if that is a copy which a poke has forked."""
+async def _let_end(tasks: set[asyncio.Task[Any]]) -> None:
+    """Give cancelled tasks a moment to end."""
+    if tasks:
+        await asyncio.wait(tasks, timeout=GRACE)
 
-    def __init__(self, inner: Coroutine[Any, Any, None]) -> None:
-        self._inner = inner
 
-    def send(self, value: Any) -> Any:
-        return self._step(self._inner.send, value)
+async def _leave_alone(*_: Any, **__: Any) -> None: ...
 
-    def throw(self, *error: Any) -> Any:
-        return self._step(self._inner.throw, *error)
 
-    @staticmethod
-    def _step(go_on: Callable[..., Any], *given: Any) -> Any:
+def _keep(*_: Any) -> None: ...
+
+
+async def _fork_guarded(poke: Coroutine[Any, Any, None]) -> None:
+    await _step_by_step(poke)
+
+
+@types.coroutine
+def _step_by_step(poke: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+    """Run a coroutine; end the process between two of its steps if that is a copy which a poke has forked."""
+    step: Callable[[Any], Any] = poke.send
+    given: Any = None
+    while True:
         if FORKED:  # a task that a poke left on the loop has forked
             end_copy()
         try:
-            return go_on(*given)
+            awaits = step(given)
+        except StopIteration:
+            return
         finally:
             if FORKED:
                 end_copy()
+        try:
+            step, given = poke.send, (yield awaits)
+        except BaseException as error:
+            step, given = poke.throw, error
 
-    def close(self) -> None:
-        self._inner.close()
 
-    def __await__(self) -> Generator[Any, Any, None]:
-        raise NotImplementedError("run it as a task")
+class _Executor(ThreadPoolExecutor):  # asyncio takes no other type
+    """The threads behind a loop: a few for each poke."""
+
+    def __init__(self, reusable: ReusableThreads) -> None:
+        super().__init__(1)  # the base starts no thread
+        self._reusable = reusable
+        self._no_poke = RunningPoke()  # has the calls that no poke made
+
+    def submit(self, task: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
+        """Run a task on a thread of the calling poke."""
+        going = CURRENT_POKE.get() or self._no_poke
+        future: Future[T] = Future()
+        call = partial(_run, future, partial(task, *arguments, **named))
+        with going.lock:
+            going.waiting.append(call)
+            if going.busy >= _THREADS:
+                return future
+            going.busy += 1
+        try:
+            self._reusable.do(going.work)
+        except (RuntimeError, MemoryError):  # no thread can be started: the poke's other threads run the task
+            with going.lock:
+                going.busy -= 1
+                if not going.busy:
+                    going.waiting.remove(call)
+                    raise
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Do nothing: all loops use the threads."""
+
+
+def _run(future: Future[Any], task: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        value = task()
+    except BaseException as error:
+        end_copy()
+        future.set_exception(error)
+    else:
+        end_copy()
+        future.set_result(value)

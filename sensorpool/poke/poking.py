@@ -1,23 +1,21 @@
 """The poking of one job: it deals groups out to the lanes, and collects what their pokes saw."""
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.not_landed import NotLanded, Seen
 from sensorpool.model.values import Milliseconds, Report
-from sensorpool.poke import bulk_call, imports, quick_batch, shared_call
+from sensorpool.poke import bulk_call, shared_call
 from sensorpool.poke.bulk_call import BulkCall
 from sensorpool.poke.classes import SensorClass, Way
+from sensorpool.poke.imports import LIMIT, Imports
+from sensorpool.poke.lane import Undecided, Work
 from sensorpool.poke.loop_lane import LoopLane
-from sensorpool.poke.process_parts import ProcessParts
-from sensorpool.poke.queues import drained
-from sensorpool.poke.quick_batch import QuickBatch
-from sensorpool.poke.shared_call import FEWEST, SharedBatch
-from sensorpool.poke.thread_lane import ThreadLane, Work
+from sensorpool.poke.shared_call import FEWEST, SharedBatch, SharedCalls
+from sensorpool.poke.thread_lane import BATCH, QuickBatch, ThreadLane
+from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 
 log = logger(__name__)
@@ -26,28 +24,34 @@ _QUICK_SHARE = 4  # of the slots: so few `QuickBatch`es need to wait
 
 
 class Poking:
-    """The poking of one job: `put` groups, call `step` now and then, and take the reports."""
+    """The poking of one job: `put` groups, call `step` now and then, and take the reports.
+
+    :param give_back: is called with the lanes at the end.
+    :param now: returns the database's time of a time by the monotonic clock; None: no deadline is looked at.
+    """
 
     def __init__(
         self,
-        parts: ProcessParts,
+        tools: PokeTools,
+        imports: Imports,
+        shared_calls: SharedCalls,
         threads: ThreadLane,
         loops: LoopLane,
         give_back: Callable[[ThreadLane, LoopLane], object],
         now: Callable[[float], Milliseconds] | None = None,
-        has_budget: Callable[[str], bool] | None = None,
     ) -> None:
-        self._now: Callable[[float], Milliseconds] = now or (lambda _: 0)
-        self._has_budget = has_budget
-        self._returned: deque[PokeUnit] = deque()  # by shared calls, for their own pokes are not in the budget yet
-        self.outstanding: dict[int, PokeUnit] = {}  # handed over and not reported yet
-        self._parts = parts
+        self._tools = tools
+        self._imports = imports
+        self._shared_calls = shared_calls
         self._threads = threads
         self._loops = loops
         self._give_back = give_back
+        self._now: Callable[[float], Milliseconds] = now or (lambda _: 0)
         self._lanes: tuple[ThreadLane | LoopLane, ...] = (threads, loops)
+        self.outstanding: dict[int, PokeUnit] = {}  # handed over and not reported yet
         self._importing: dict[str, Sequence[PokeUnit]] = {}  # groups that wait for the import of their class
         self._failed: list[Report] = []
+        self._undecided: list[PokeUnit] = []  # by shared calls: each needs a poke of its own
         self._moved = time.monotonic()  # when a poke was last begun or reported
         self._waited = 0  # how many waited at that time
         self._has_said = False
@@ -68,8 +72,8 @@ class Poking:
     def wants_more(self, op_classpath: str) -> bool:
         """Whether so few groups of a class wait that its slots may soon be without work."""
         waiting = self._threads.queued_of(op_classpath) + self._loops.queued_of(op_classpath)
-        enough = self._parts.concurrency
-        if self._parts.tools.is_quick(op_classpath):  # then many wait as one, and each hand-over notes them again
+        enough = self._threads.concurrency
+        if self._tools.is_quick(op_classpath):  # then many wait as one, and each hand-over notes them again
             enough = max(1, enough // _QUICK_SHARE)
         return waiting < enough and op_classpath not in self._importing
 
@@ -78,9 +82,7 @@ class Poking:
         now, waiting = time.monotonic(), self._threads.queued + self._loops.queued
         if waiting != self._waited:
             self._moved, self._waited = now, waiting
-        if now - self._moved <= seconds:
-            return False
-        return all(not lane.takeable and lane.is_held_up(seconds) for lane in self._lanes)
+        return now - self._moved > seconds
 
     @property
     def is_idle(self) -> bool:
@@ -107,7 +109,7 @@ class Poking:
         waiting, self._importing = self._importing, {}
         for op_classpath, units in waiting.items():
             self._deal(op_classpath, units)
-        seen: list[Seen] = [*self._failed]
+        collected: list[Seen | Undecided] = [*self._failed]
         self._failed.clear()
         for lane in self._lanes:
             try:
@@ -117,11 +119,16 @@ class Poking:
                     self._has_said = True
                     log.exception("a lane of pokes cannot be looked after")
             for some in lane.collect():
-                seen.extend(some)
-        if seen:
+                collected.extend(some)
+        if collected:
             self._moved = time.monotonic()
+        seen: list[Seen] = []
         reported = self.outstanding.pop
-        for each in seen:
+        for each in collected:
+            if isinstance(each, Undecided):
+                self._undecided += each.units
+                continue
+            seen.append(each)
             if isinstance(each, NotLanded):
                 for group_id in each.ids:
                     reported(group_id, None)
@@ -129,12 +136,12 @@ class Poking:
                 unit.by_itself = False
         return seen
 
-    def take_returned(self) -> list[PokeUnit]:
-        """Take back the units whose shared call has ended, and whose own poke their budget has to allow."""
-        if not (returned := drained(self._returned)):
-            return []
-        self._moved = time.monotonic()
-        return [unit for unit in returned if self.outstanding.pop(unit.group.id, None) is not None]
+    def take_undecided(self) -> list[PokeUnit]:
+        """Take back the units that a shared call has left undecided: their next poke is their own."""
+        undecided, self._undecided = self._undecided, []
+        for unit in undecided:
+            unit.by_itself = True
+        return [unit for unit in undecided if self.outstanding.pop(unit.group.id, None) is not None]
 
     def withdraw(self) -> list[PokeUnit]:
         """Take back the units whose poke has not begun."""
@@ -151,11 +158,11 @@ class Poking:
         self._give_back(self._threads, self._loops)
 
     def _deal(self, op_classpath: str, units: Sequence[PokeUnit]) -> None:
-        sensor_class = self._parts.imports.find(op_classpath)
-        tools, now = self._parts.tools, time.monotonic()
-        if sensor_class is None and now - self._parts.imports.since(op_classpath) > imports.LIMIT:
+        tools, now = self._tools, time.monotonic()
+        sensor_class = self._imports.find(op_classpath)
+        if sensor_class is None and now - self._imports.since(op_classpath) > LIMIT:
             # no poke has begun: the groups are left to other processes, and are due here again
-            why = ClassUnavailable(f"{op_classpath} is being imported here for longer than {imports.LIMIT:g} s")
+            why = ClassUnavailable(f"{op_classpath} is being imported here for longer than {LIMIT:g} s")
             self._failed.extend(tools.answers.of_exception(unit.group, now, why) for unit in units)
         elif sensor_class is None:
             self._importing[op_classpath] = [*self._importing.get(op_classpath, ()), *units]
@@ -166,48 +173,27 @@ class Poking:
         elif sensor_class.way is Way.MANY:
             self._threads.put(BulkCall(some, tools) for some in _in_parts(units, bulk_call.SIZE))
         elif tools.is_quick(op_classpath):
-            self._threads.put(QuickBatch(some) for some in _in_parts(units, quick_batch.SIZE))
-        elif self._parts.shares(sensor_class):
-            self._deal_shared(sensor_class, units)
+            self._threads.put(QuickBatch(some) for some in _in_parts(units, BATCH))
         else:
-            self._threads.put(units, at_once=tools.waits_for_answers(op_classpath))
+            self._threads.put(self._in_calls(sensor_class, units) if self._shared_calls.serve(sensor_class) else units)
 
-    def _again(self, units: Iterable[PokeUnit]) -> None:
-        """Have those poked by themselves to which a shared call did not say no. Called from any thread.
-
-        Where their backend has a budget, one is poked in the call's place, so that each call leads to a poke at least.
-        """
-        at_once, returned = list[PokeUnit](), list[PokeUnit]()
-        for unit in units:
-            if self._has_budget is None or not self._has_budget(unit.backend):
-                at_once.append(unit)
-                continue
-            unit.by_itself = True
-            (returned if at_once else at_once).append(unit)
-        self._returned.extend(returned)
-        waits = any(map(self._parts.tools.waits_for_answers, {unit.op_classpath for unit in at_once}))
-        self._threads.put_back(at_once, at_once=waits)
-
-    def _deal_shared(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> None:
-        """Deal groups out by what they ask: those that can share a call to one call, the others by themselves."""
-        by_kin: dict[Any, list[PokeUnit]] = {}
-        alone: list[PokeUnit] = []
-        dealt = time.monotonic()
+    def _in_calls(self, sensor_class: SensorClass, units: Sequence[PokeUnit]) -> list[Work]:
+        """Return one call for the groups that can share it, and the other groups by themselves."""
+        calls, dealt = self._shared_calls, time.monotonic()
         now = self._now(dealt)
+        by_call: dict[Hashable, list[PokeUnit]] = {}
         for unit in units:
-            if self._parts.may_share(sensor_class, unit, now):
-                by_kin.setdefault(unit.question.kin, []).append(unit)
-            else:
-                alone.append(unit)
-        parts, works = self._parts, list[Work]()
-        for kin in by_kin.values():
-            if len(kin) < FEWEST:
-                alone += kin
+            by_call.setdefault(calls.call_of(unit, now), []).append(unit)
+        works: list[Work] = [*by_call.pop(None, ())]
+        for some in by_call.values():
+            if len(some) < FEWEST:
+                works += some
                 continue
-            for some in _in_parts(kin, shared_call.SIZE):
-                call, calls = sensor_class.shared, parts.shared_calls
-                works.append(SharedBatch(some, call, calls, parts.tools, self._again, dealt))
-        self._threads.put([*works, *alone])
+            works[:0] = [
+                SharedBatch(part, sensor_class.shared, calls, self._tools.answers, dealt)
+                for part in _in_parts(some, shared_call.SIZE)
+            ]
+        return works
 
 
 def _in_parts(units: Sequence[PokeUnit], size: int) -> Iterator[Sequence[PokeUnit]]:

@@ -3,10 +3,9 @@
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 from queue import Empty, SimpleQueue
-
-from sensorpool.poke.queues import drained
 
 _IDLE = 30.0  # seconds that an idle thread waits for another task
 _Task = Callable[[], None]
@@ -42,8 +41,9 @@ class ReusableThreads:
     def close(self) -> None:
         """End the idle threads, and each busy one after its task. A later task gets a thread of its own."""
         self._is_closed = True
-        for inbox in drained(self._idle):
-            inbox.put(None)
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().put(None)
 
     def _live(self, first: _Task) -> None:
         task: _Task | None = first

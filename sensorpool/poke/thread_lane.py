@@ -7,48 +7,90 @@ work.
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextvars import Context
 from functools import partial
-from typing import Protocol
 
 from sensorpool.instrumentation.logs import logger
-from sensorpool.model.not_landed import Seen
-from sensorpool.model.values import DueGroup
-from sensorpool.poke.copies import FORKED, end_copy
-from sensorpool.poke.lane import Lane
+from sensorpool.model.not_landed import Seen, not_landed
+from sensorpool.model.states import Outcome
+from sensorpool.model.values import DueGroup, Report
+from sensorpool.poke.fork_guard import FORKED, end_copy
+from sensorpool.poke.lane import Lane, Undecided, Work, drained
 from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.slots import Slots
-from sensorpool.poke.tools import QUICK
+from sensorpool.poke.tools import overran
+from sensorpool.poke.unit import PokeUnit
 
-_TELLS = 0.0005  # seconds, after which the number of pokes tells how quick they are
+BATCH = 64  # pokes of a quick class that a thread takes up at once
+_INSTANT = 1e-3  # seconds: a poke that found nothing and took no longer needs no report of its own
+_NOT_LANDED = Outcome.NOT_LANDED
 _HOLDS_UP = 0.01  # seconds after which the units behind a slow poke go to other threads
 
 log = logger(__name__)
 
 
-class Work(Protocol):
-    """Something to poke: one group, or several one after the other."""
+class QuickBatch(Work):
+    """Groups of a quick class, poked one after the other by one thread: a hand-over costs more than a quick poke.
 
-    op_classpath: str
-    began: float  # when the poke that goes on began, by the monotonic clock
-    size: int  # how many pokes it was made of
+    This is the path of most pokes, so every line counts. The lane's supervisor may take back the units that wait behind
+    a slow one.
+    """
+
+    __slots__ = ("_poking", "_reports", "_waiting", "began", "op_classpath")
+
+    is_quick = True
+
+    def __init__(self, units: Iterable[PokeUnit]) -> None:
+        self.began = 0.0
+        self._waiting = deque(units)
+        self.op_classpath = self._waiting[0].op_classpath
+        self._poking: PokeUnit | None = None
+        self._reports: list[Report] = []
 
     @property
     def groups(self) -> list[DueGroup]:
-        """The groups that have not been poked."""
+        """The groups whose poke has not begun."""
+        return [unit.group for unit in self._waiting]
 
-    def poke(self) -> Sequence[Seen]:
-        """Poke; return what was seen. Raises nothing."""
+    def poke(self) -> list[Seen]:
+        """Poke the units one after the other; return what they saw."""
+        take, keep = self._waiting.popleft, self._reports.append
+        while self._waiting:
+            try:
+                self._poking = unit = take()
+            except IndexError:
+                break  # the supervisor has taken the rest back
+            [report] = Context().run(unit.poke)  # what a poke sets there, no other poke sees
+            if FORKED:
+                end_copy()
+            self.began = report.began + report.seconds
+            keep(report)
+        return _in_few(self._reports)
 
-    def overran(self, limit: float) -> Sequence[Seen]:
-        """Report what was seen so far, and that the poke that goes on overran its limit (seconds)."""
+    def overran(self, limit: float) -> list[Seen]:
+        """Report what was seen, and that the unit that is being poked overran its limit (seconds)."""
+        reports, poking = self._reports.copy(), self._poking
+        if poking is None or (reports and reports[-1].group is poking.begun):
+            return _in_few(reports)  # the poke has just returned
+        return [*_in_few(reports), overran(poking.begun, self.began, limit)]
 
-    def rest(self) -> "Iterable[Work]":
+    def rest(self) -> list[PokeUnit]:
         """Take back the units whose poke has not begun."""
+        return drained(self._waiting)
 
-    def seen(self) -> Sequence[Seen]:
-        """Take what was seen so far: the pokes that have ended do not wait for the one that goes on."""
+
+def _in_few(reports: Sequence[Report]) -> list[Seen]:
+    """Return reports in as few values as may be."""
+    nothing = [report for report in reports if report.outcome is _NOT_LANDED and report.seconds < _INSTANT]
+    if not nothing:
+        return [*reports]
+    seconds = sum([report.seconds for report in nothing]) / len(nothing)
+    found = not_landed([report.group for report in nothing], [report.began for report in nothing], seconds)
+    if len(nothing) == len(reports):
+        return [found]
+    return [found, *(each for each in reports if each.outcome is not _NOT_LANDED or each.seconds >= _INSTANT)]
 
 
 class _Runner:
@@ -69,96 +111,58 @@ class ThreadLane(Lane[Work]):
         super().__init__(slots, poke_timeout, reusable)
         self._runners: set[_Runner] = set()
         self._lock = threading.Lock()
-        self._looked_at = time.monotonic()
-        self._begun = 0  # pokes since then; one that two threads count at once may be lost
-        self._to_wake = 0  # so many more threads are told to take work, one after the other
-        self._went_through_at = 0.0  # when `supervise` last looked at the pokes that go on
+        self._is_waking = False  # whether a thread was told to take work, and has not come yet
+        self._looked_at = 0.0  # when `supervise` last looked at the pokes that go on
 
-    def put(self, works: Iterable[Work], *, at_once: bool = False) -> None:
-        """Queue work, and make sure that a thread takes it up.
-
-        :param at_once: whether as many pokes begin as there are slots, because they are known to wait for answers.
-        """
+    def put(self, works: Iterable[Work]) -> None:
+        """Queue work, and make sure that a thread takes it up."""
         self._waiting.put(works)
         self.supervise()
-        if at_once:
-            self._wake(self._waiting.takeable)
-
-    def put_back(self, works: Iterable[Work], *, at_once: bool = False) -> None:
-        """Queue work that other work has made, on its thread; a thread takes it up soon.
-
-        :param at_once: as in `put`.
-        """
-        self._waiting.put(works)
-        if at_once:
-            self._wake(self._waiting.takeable)
 
     def supervise(self) -> None:
-        """Give up the threads whose poke overran; add threads while pokes wait for answers: one, two, four, …"""
-        now = time.monotonic()
+        """Take back the units behind slow pokes, give up the threads whose poke overran, and add one if none moves."""
         self._slots.look()
-        if now - self._went_through_at >= _HOLDS_UP:
-            self._went_through_at = now
-            self._go_through(now)
-        with self._lock:
-            busy = len(self._runners)
-        since = now - self._looked_at
-        if busy and since < _TELLS:
+        now = time.monotonic()
+        if now - self._looked_at < _HOLDS_UP and self._runners:
             return
-        begun, self._looked_at, self._begun = self._begun, now, 0
-        if busy and begun * QUICK > since * busy:
-            return  # quick pokes do not wait for answers: more threads would not make them faster
-        # a look does not cut short what `put` has begun
-        self._wake(min(self._waiting.takeable, max(1, busy, self._to_wake)))
-
-    def _go_through(self, now: float) -> None:
-        """Take the units behind slow pokes back, and what those before saw; give up the threads whose poke overran."""
+        self._looked_at = now
         with self._lock:
             runners = list(self._runners)
+        moves = False
         for runner in runners:
             work = runner.work
-            if work is not None and now - work.began > _HOLDS_UP:
-                if rest := list(work.rest()):
-                    self._waiting.put(rest)
-                if seen := work.seen():
-                    self._done.append(seen)
-                if now - work.began > self._poke_timeout:
-                    self._give_up(runner, now)
-
-    def is_held_up(self, seconds: float) -> bool:
-        """Whether every poke that goes on has been going on for so many seconds."""
-        now = time.monotonic()
-        with self._lock:
-            works = [runner.work for runner in self._runners]
-        return all(work is not None and now - work.began > seconds for work in works)
+            if work is None:
+                continue
+            if now - work.began <= _HOLDS_UP:
+                moves = True
+                continue
+            if rest := list(work.rest()):
+                self._waiting.put(rest)
+            if now - work.began > self._poke_timeout:
+                self._give_up(runner, now)
+        if not moves and self._waiting.takeable:
+            self._wake()
 
     @property
     def idle(self) -> bool:
         """Whether no work waits or goes on."""
         return not self._runners and not self._waiting
 
-    def _wake(self, number: int) -> None:
-        """Have so many threads take work: one is told here, and each tells the next as its poke begins.
+    def _wake(self) -> None:
+        """Tell one more thread to take work. It tells the next one as its poke begins, unless that is quick.
 
         A hundred that are told at once wait for the interpreter, and for one another: 1 % of a core at 700 pokes a
         second.
         """
-        self._to_wake = number
-        self._wake_next()
-
-    def _wake_next(self) -> None:
-        """Tell one more thread to take work, if more are to be told."""
         runner = _Runner()
         with self._lock:
-            if self._to_wake <= 0:
-                return
-            self._to_wake -= 1
+            self._is_waking = True
             self._runners.add(runner)
         try:
             self._reusable.do(partial(self._work, runner))
         except BaseException as error:
             with self._lock:
-                self._to_wake = 0
+                self._is_waking = False
                 self._runners.discard(runner)
             if not isinstance(error, RuntimeError | MemoryError):
                 raise  # a signal
@@ -179,15 +183,15 @@ class ThreadLane(Lane[Work]):
     def _work(self, runner: _Runner) -> None:
         done, monotonic, lock = self._done, time.monotonic, runner.lock
         used = time.thread_time()
-        reports: Sequence[Seen] | None
+        reports: Sequence[Seen | Undecided] | None
         try:
             work = self._waiting.take()
+            self._is_waking = False
             while work is not None:
-                if self._to_wake:
-                    self._wake_next()
+                if not (work.is_quick or self._is_waking) and self._waiting.takeable:
+                    self._wake()
                     used = time.thread_time()  # what that took is not the poke's
                 work.began = monotonic()
-                self._begun += work.size
                 runner.work = work
                 try:
                     reports = Context().run(work.poke)

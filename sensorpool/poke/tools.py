@@ -9,10 +9,9 @@ from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Report
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.classes import Classes
-from sensorpool.poke.copies import end_copy
+from sensorpool.poke.fork_guard import end_copy
 
 QUICK = 50e-6  # seconds: a class whose pokes take no longer is quick
-_WAITS_FOR_ANSWERS = 5e-3  # seconds: a class whose pokes take longer waits for answers
 
 
 class PokeTools(NamedTuple):
@@ -26,20 +25,15 @@ class PokeTools(NamedTuple):
         """Whether a class is quick."""
         return self.pace.get(op_classpath, math.inf) <= QUICK
 
-    def waits_for_answers(self, op_classpath: str) -> bool:
-        """Whether a class is known to wait for answers: its pokes may begin all at once."""
-        return self.pace.get(op_classpath, 0.0) > _WAITS_FOR_ANSWERS
 
-
-def overran(group: DueGroup, began: float, limit: float, more: float = 0.0, why: str = "") -> Report:
+def overran(group: DueGroup, began: float, limit: float, why: str = "") -> Report:
     """Return the report of a poke that overran its limit; its answer is not known.
 
     :param limit: seconds.
-    :param more: seconds that it had beyond its limit.
     :param why: goes on with the reason.
     """
     reason = f"the poke took longer than its limit of {limit:g} s{why}"
-    return Report(group, began, Outcome.POKE_TIMEOUT, reason, None, limit + more)
+    return Report(group, began, Outcome.POKE_TIMEOUT, reason, None, limit)
 
 
 def awaited(value: Awaitable[Any]) -> Any:

@@ -11,7 +11,6 @@ from sensorpool.model.values import Trace
 
 MOST = 50  # texts that a process makes in a second: each takes 0.2 ms
 LONGEST = 8_000  # characters of a text: its end says most
-_SIGNATURES = 1_000  # remembered
 _FRAMES = 30  # the innermost ones
 _CAUSES = 10  # exceptions that an error comes from; of more, none is shown
 
@@ -21,31 +20,17 @@ class Traces:
 
     def __init__(self) -> None:
         self._began, self._made = 0.0, 0  # of the present second
-        self._seen: set[str] = set()  # signatures; the first error of a kind always has a text
 
     def of(self, error: BaseException) -> Trace | None:
         """Return the trace of an error, without its text if too many were made; None if it cannot be read."""
-        try:
-            signature = _signature(error)
-            has_room = self._has_room()
-            return Trace(signature, _text(error) if self._is_new(signature) or has_room else None)
-        except BaseException:  # its attributes or its text raise
-            return None
-
-    def _is_new(self, signature: str) -> bool:
-        if signature in self._seen:
-            return False
-        if len(self._seen) >= _SIGNATURES:
-            self._seen.clear()
-        self._seen.add(signature)
-        return True
-
-    def _has_room(self) -> bool:
         now = time.monotonic()
         if now - self._began >= 1:
             self._began, self._made = now, 0
         self._made += 1
-        return self._made <= MOST
+        try:
+            return Trace(_signature(error), _text(error) if self._made <= MOST else None)
+        except BaseException:  # its attributes or its text raise
+            return None
 
 
 def _signature(error: BaseException) -> str:

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from inspect import isawaitable
 from sys import intern
 from types import MethodType
@@ -16,18 +15,15 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.not_landed import each_report
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import DueGroup, Milliseconds, Report
-from sensorpool.poke.answer import CANNOT
 from sensorpool.poke.bulk_call import BulkCall
-from sensorpool.poke.classes import RETRY_AFTER, SensorClass, Way
-from sensorpool.poke.disposal import dispose
+from sensorpool.poke.classes import SensorClass, Way
+from sensorpool.poke.lane import Work
+from sensorpool.poke.sensor_finalizer import finalize
 from sensorpool.poke.tools import PokeTools, awaited, overran
-
-_LONGEST_PUT_OFF = 300.0  # seconds
 
 _NOT_LANDED = Outcome.NOT_LANDED
 # a constructor that ends so fails in this process only: it took the context at registration
 _OF_THIS_PROCESS = frozenset({Outcome.POKE_ERROR, Outcome.EXITED, Outcome.CANNOT_POKE})
-_OF_THE_POOL = re.compile("^(ClassUnavailable|CannotPoke|SettingsError): ")  # names that add nothing to the text
 _monotonic = time.monotonic
 
 log = logger(__name__)
@@ -55,16 +51,13 @@ class Renewable:
         raise NotImplementedError
 
 
-class PokeUnit:
+class PokeUnit(Work):
     """One group and its sensor, which is constructed at its first poke, under that poke's time limit."""
-
-    size = 1  # pokes
 
     __slots__ = (
         "_context",
         "_home",
         "_poke",
-        "_put_off",
         "_tools",
         "backend",
         "began",
@@ -91,11 +84,10 @@ class PokeUnit:
         self._poke: Any = None  # the sensor's `poke`, once the sensor is constructed
         self._home = 0  # the event loop on which it was constructed: clients belong to their loop
         self._context: Any = poke_context  # JSON text; None once the sensor is constructed
-        self._put_off: tuple[float, float, str] | None = None  # until when, for how long, and why
 
-    def __del__(self, dispose: Callable[[object], None] = dispose) -> None:
+    def __del__(self, finalize: Callable[[object], None] = finalize) -> None:
         if self._poke is not None:
-            dispose(self._poke)  # a job that drops the unit must not wait while the sensor is destroyed
+            finalize(self._poke)  # a job that drops the unit must not wait while the sensor is destroyed
 
     @property
     def groups(self) -> list[DueGroup]:
@@ -103,7 +95,11 @@ class PokeUnit:
         return [self.group]
 
     def poke(self) -> list[Report]:
-        """Poke the group on this thread; return its report."""
+        """Poke the group on this thread; return its report.
+
+        A coroutine is awaited here, on a loop of its own. From its next poke on, the class of such a coroutine goes to
+        the loop lane, where clients outlive one poke.
+        """
         self.begun = group = self.group
         began = _monotonic()
         try:
@@ -113,28 +109,18 @@ class PokeUnit:
                     return each_report(BulkCall([self], self._tools).poke())
                 self._construct(sensor_class)
             value = self._poke({})
-        except BaseException as error:
-            return [self._tools.answers.of_exception(group, began, error)]
-        if value is False:
-            self._tools.pace[self.op_classpath] = took = _monotonic() - began
-            self._context = None  # the sensor is constructed: the text is not needed again
-            return [Report(group, began, _NOT_LANDED, None, None, took)]
-        return [self.read(group, began, value)]
-
-    def read(self, group: DueGroup, began: float, value: Any) -> Report:
-        """Read the value that a poke on a thread returned. A coroutine is awaited here, on a loop of its own.
-
-        From its next poke on, the class of such a coroutine goes to the loop lane, where clients outlive one poke.
-        """
-        try:
+            if value is False:
+                self._tools.pace[self.op_classpath] = took = _monotonic() - began
+                self._context = None  # the sensor is constructed: the text is not needed again
+                return [Report(group, began, _NOT_LANDED, None, None, took)]
             if value is True or value is None or not isawaitable(value):
                 self._context = None
             else:
                 self._tools.classes.learn_async(self.op_classpath)
                 value = awaited(value)
         except BaseException as error:
-            return self._tools.answers.of_exception(group, began, error)
-        return self._tools.answers.of_value(group, began, value)
+            return [self._tools.answers.of_exception(group, began, error)]
+        return [self._tools.answers.of_value(group, began, value)]
 
     async def poke_async(self, home: int) -> list[Report]:
         """Poke the group on the running event loop, whose number is ``home``; return its report."""
@@ -152,13 +138,6 @@ class PokeUnit:
         except BaseException as error:
             return [self._tools.answers.of_exception(group, began, error)]
         return [self._tools.answers.of_value(group, began, value)]
-
-    def context(self, sensor_class: SensorClass) -> Any:
-        """Return the context for one call of `poke_many`, which may change it: the next call gets another object.
-
-        :raises Exception: when the context cannot be read.
-        """
-        return self._made(sensor_class)
 
     def may_share(self, sensor_class: SensorClass, now: Milliseconds = 0) -> bool:
         """Whether a shared call may be asked for the group, with its `question`.
@@ -184,19 +163,10 @@ class PokeUnit:
         """Report the exception of its poke."""
         return self._tools.answers.of_exception(self.begun, began, error)
 
-    def why_not(self) -> str | None:
-        """Return why this process cannot poke it; None if it can, or it is time to try it again."""
-        if self._put_off is not None and _monotonic() < self._put_off[0]:
-            return self._put_off[2]
-        return self._tools.classes.refusal(self.op_classpath)
-
-    def put_off(self, why: str) -> None:
-        """Note that this process could not poke it: for a while it is neither constructed nor its class imported."""
-        why = _OF_THE_POOL.sub("", why.partition(CANNOT)[2]) or why
-        now, before = _monotonic(), self._put_off
-        again = before is not None and now < before[0] + 2 * before[1]
-        wait = min(2 * before[1], _LONGEST_PUT_OFF) if before is not None and again else RETRY_AFTER
-        self._put_off = (now + wait, wait, why)
+    def cancelled(self) -> Report:
+        """Report that its task was cancelled; which poke has done that is not known."""
+        why = "its task was cancelled on its event loop"
+        return Report(self.begun, self.began, Outcome.POKE_TIMEOUT, why, of_many=True)
 
     def overran(self, limit: float) -> list[Report]:
         """Report that its poke overran the limit (seconds)."""
@@ -214,28 +184,19 @@ class PokeUnit:
             except BaseException:  # the load of a whole range calls this; it must go on
                 log.exception("a sensor was not renewed", op_classpath=self.op_classpath, group_id=group.id)
 
-    def rest(self) -> Iterable["PokeUnit"]:
-        """Return nothing: the unit has one poke."""
-        return ()
-
-    def seen(self) -> tuple[()]:
-        """Return nothing: what was seen is reported as it ends."""
-        return ()
-
     def _construct(self, sensor_class: SensorClass) -> None:
         if self.question is None and sensor_class.shared is not None:
             self._note_question(sensor_class)  # a later poke may be shared, though this one is not
-        self._poke = self._made(sensor_class).poke
-        self._put_off = None
+        self._poke = self.made(sensor_class).poke
 
-    def _made(self, sensor_class: SensorClass) -> Any:
-        """Construct the sensor. The context was tried out at registration, so a failure is this process's own.
+    def made(self, sensor_class: SensorClass) -> Any:
+        """Construct the sensor; for a class with `poke_many`, return a fresh context, which one call may change.
+
+        The context was tried out at registration, so a failure is this process's own.
 
         :raises ClassUnavailable: when it cannot be constructed here: the class is older, or a module is missing.
         :raises Exception: when the context is garbled, or the constructor raises a skip, a failure or the like.
         """
-        if self._put_off is not None and _monotonic() < self._put_off[0]:
-            raise ClassUnavailable(self._put_off[2])
         context = _read(self._context)
         try:
             return sensor_class.construct(context)
@@ -243,6 +204,5 @@ class PokeUnit:
             if self._tools.answers.outcome_of(error) not in _OF_THIS_PROCESS:
                 raise
             why = f"{self.op_classpath} cannot be constructed here: {one_line(error)}"
-        self.put_off(why)
         self._tools.classes.note(self.op_classpath, why)
         raise ClassUnavailable(why)

@@ -1,8 +1,9 @@
-"""The watchdog of a prefork child: it ends the process when a poke holds the interpreter lock for too long.
+"""The watchdog: it ends a process in which a poke holds the interpreter lock for too long.
 
 `faulthandler` waits on a C thread that needs no interpreter lock. While pokes go on, a thread of ours puts it off four
-times a second. If no Python thread runs for a poke's time limit, `faulthandler` prints where the threads stand and ends
-the process; the worker replaces it, and its job's note gives the groups in flight a strike.
+times a second (in a child of the isolated lane, its main thread). If no Python thread runs for a poke's time limit,
+`faulthandler` prints where the threads stand and ends the process; the worker replaces it, and its job's note gives the
+groups in flight a strike.
 
 A poke that stops a thread of ours but not the process (it holds a lock that the thread needs) is left to Celery's time
 limit of the job.
@@ -13,9 +14,19 @@ import threading
 
 from sensorpool.instrumentation.background import BackgroundThread
 
-_EVERY = 0.25  # seconds
+FROZEN = b"Timeout ("  # begins what `faulthandler` writes
+EVERY = 0.25  # seconds
 _SLACK = 0.5  # seconds that the process may be frozen beyond a poke's time limit
 _CLOSING = 6.0  # seconds that the end of a process may take at least
+
+
+def arm(seconds: float, file: int = 2) -> None:
+    """Have this process end when no Python thread calls this again for so long.
+
+    :param file: where it is written where the threads stand. Celery replaces `sys.stderr` with an object that has no
+        descriptor.
+    """
+    faulthandler.dump_traceback_later(seconds, exit=True, file=file)
 
 
 class Watchdog:
@@ -37,7 +48,7 @@ class Watchdog:
         with self._lock:
             self._guarded += 1
             if self._enabled and self._guarded == 1:
-                self._arm(self._limit)  # at once: the first poke may stop our thread before it does
+                arm(self._limit)  # at once: the first poke may stop our thread before it does
                 self._on_guard.set()
                 self._thread.start()
 
@@ -53,18 +64,14 @@ class Watchdog:
         """Stop: the process is about to end. Pokes that go on must not delay that for long."""
         with self._lock:
             if self._enabled and self._guarded:
-                self._arm(max(self._limit, _CLOSING))
+                arm(max(self._limit, _CLOSING))
             self._enabled = False
             self._thread.stop()
             self._on_guard.set()
-        self._thread.join(2 * _EVERY)
+        self._thread.join(2 * EVERY)
 
     def _keep_watch(self) -> None:
-        while self._on_guard.wait() and not self._thread.wait(_EVERY):
+        while self._on_guard.wait() and not self._thread.wait(EVERY):
             with self._lock:
                 if self._enabled and self._guarded:
-                    self._arm(self._limit)
-
-    def _arm(self, seconds: float) -> None:
-        # file 2: Celery replaces sys.stderr with an object that has no descriptor
-        faulthandler.dump_traceback_later(seconds, exit=True, file=2)
+                    arm(self._limit)

@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
+from kombu import Connection, Producer
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
@@ -17,11 +18,11 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, Unreachable
 from sensorpool.instrumentation import forks
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
-from sensorpool.model import callbacks
+from sensorpool.model import callback_messages
 from sensorpool.model.values import Settled
 from sensorpool.publish import broker, wire
 from sensorpool.publish import signature as signatures
-from sensorpool.publish.application import Application
+from sensorpool.publish.application import Application, celery_settings
 from sensorpool.publish.messages import result_of
 
 
@@ -44,7 +45,7 @@ class Callbacks:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._url = settings.on_settled_broker_url or settings.broker
-        self._sender: tuple[Application, Any, Any] | None = None
+        self._sender: tuple[Application, Connection, Producer] | None = None
         self._lock = threading.Lock()
         self._taken: OrderedDict[tuple[int, str], None] = OrderedDict()  # by instance and task id
         forks.note(self)
@@ -62,7 +63,7 @@ class Callbacks:
         :raises NotAllowed: when this process may not send it.
         :raises ValueError: when the text in the row has no signature.
         """
-        messages = callbacks.messages(settled.on_settled or "", settled.state)
+        messages = callback_messages.messages(settled.on_settled or "", settled.state)
         for message in messages:
             for task in signatures.tasks_of(message):
                 if not signatures.is_allowed(task, self._settings.on_settled_tasks):
@@ -144,15 +145,9 @@ class Callbacks:
     def _made(self) -> tuple[Application, Any]:
         """Return an application that only sends, without our key prefix, and its producer."""
         if self._sender is None:
-            sender = Application("sensorpool-callbacks")
-            sender.conf.update(wire.celery_settings(self._settings))
-            sender.conf.update(
-                broker_url=wire.broker_url(self._url),
-                broker_transport_options=wire.sender_options(self._url, prefixed=False),
-                task_default_queue=self._settings.on_settled_queue,
-            )
-            connection = sender.connection_for_write()
-            self._sender = sender, connection, sender.amqp.Producer(connection, auto_declare=False)
+            sender = Application("sensorpool-callbacks", celery_settings(self._settings))
+            connection = broker.connection(self._url, prefixed=False)
+            self._sender = sender, connection, Producer(connection, auto_declare=False)
         return self._sender[0], self._sender[2]
 
     def _forget(self) -> None:
@@ -176,7 +171,7 @@ def _has_queue(producer: Any, exchange: str, options: dict[str, Any]) -> bool:
     return bool(channel._lookup(exchange, options.get("routing_key") or ""))
 
 
-def arguments_of(message: callbacks.Message, result: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def arguments_of(message: callback_messages.Message, result: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a message's task, with the result where it is wanted."""
     given, named = message.get("args"), _mapping(message.get("kwargs"))
     arguments = list(given) if isinstance(given, list | tuple) else []

@@ -13,7 +13,7 @@ from uuid import uuid4
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.callbacks import Message
+from sensorpool.model.callback_messages import Message
 from sensorpool.publish import signature as signatures
 
 _MOST = 1_000  # messages of a callback
@@ -26,7 +26,7 @@ _OF_CHORD = _ROUTING | {"task_id", "root_id", "parent_id", "group_id", "group_in
 def check(callbacks: Mapping[str, Any], settings: Settings) -> str | None:
     """Check the callbacks of a registration; return them as JSON, as the row keeps them; None if there are none.
 
-    :param callbacks: by the name of its argument (`model.callbacks`) each callback, or None.
+    :param callbacks: by the name of its argument (`model.callback_messages`) each callback, or None.
     :raises Refused: with one line that says what is wrong.
     """
     kept: dict[str, list[Message]] = {}

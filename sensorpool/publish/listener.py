@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
-from kombu import Consumer, Queue, binding
+from kombu import Connection, Consumer, Queue, binding
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
@@ -14,11 +14,10 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import error_text, hide_password
-from sensorpool.publish import abandoned_listeners, broker, wire
-from sensorpool.publish.exchange import MIXED, is_of_another_pool, results_exchange, routing_key
+from sensorpool.publish import broker, wire
 
-LISTENER_EXPIRES = 600.0  # seconds without a consumer
-BIND_EVERY = 5.0  # seconds after which a listener binds its queue again: Redis may have lost the binding
+UNREAD = 1_000  # messages after which the queue of a listener counts as abandoned
+_EXPIRES = 600.0  # seconds without a consumer
 _LONGEST_PAUSE = 5  # seconds between two attempts of a listener at a broker that is away
 
 log = logger(__name__)
@@ -50,17 +49,34 @@ def listen(
 
 def queue_of_listener(settings: Settings, dag_id: str = "#") -> Queue:
     """Return a new queue for the results of a DAG, or of all; it is not declared yet."""
-    exchange = results_exchange(settings)
-    keys = [dag_id] if dag_id == "#" else [routing_key(dag_id), MIXED]
+    exchange = broker.results_exchange(settings)
+    keys = [dag_id] if dag_id == "#" else [wire.routing_key(dag_id), wire.MIXED]
     return Queue(
-        f"{wire.results_of(settings)}.{uuid4().hex}",
+        f"{exchange.name}.{uuid4().hex}",
         bindings=[binding(exchange, routing_key=key) for key in keys],
         durable=False,
         auto_delete=True,
-        expires=LISTENER_EXPIRES,
-        max_length=abandoned_listeners.MESSAGES,
-        max_length_bytes=abandoned_listeners.BYTES,
+        expires=_EXPIRES,
+        max_length=UNREAD,
     )
+
+
+def drop_abandoned(channel: Any, exchange: str) -> int:
+    """Delete the queues of an exchange that hold more than a listener may leave unread; return how many.
+
+    Redis expires no queue of a listener that is gone, because messages still come to it.
+    """
+    if not hasattr(channel, "client") or not hasattr(channel, "get_table"):
+        return 0  # a broker that expires queues by itself
+    try:
+        bindings = channel.get_table(exchange)
+    except Exception:
+        return 0  # no queue is bound
+    abandoned = {queue for queue in {queue for _, _, queue in bindings} if channel._size(queue) > UNREAD}
+    for routing_key, pattern, queue in bindings:
+        if queue in abandoned:  # not by `queue_delete`, which knows only the bindings of this process
+            channel._delete(queue, exchange, routing_key, pattern)
+    return len(abandoned)
 
 
 class _Listener:
@@ -70,8 +86,7 @@ class _Listener:
         self._settings, self._dag_id, self._pool_id = settings, dag_id, pool_id
         self._queue = queue_of_listener(settings, dag_id)
         self._inbox: list[dict[str, Any]] = []
-        self._connection: broker.Connection | None = None
-        self._bound_at = 0.0
+        self._connection: Connection | None = None
 
     def connect(self) -> None:
         """Connect, and bind the queue.
@@ -79,8 +94,7 @@ class _Listener:
         :raises Unreachable: when the broker does not answer.
         """
         url = self._settings.broker
-        options = wire.transport_options(url, self._settings.namespace)
-        connection = broker.Connection(wire.broker_url(url), connect_timeout=5, transport_options=options)
+        connection = broker.connection(url, self._settings.namespace)
         consumer = {"callbacks": [self._receive], "on_decode_error": _drop, "accept": ["json"]}
         try:
             Consumer(connection, [self._queue], **consumer).consume()
@@ -88,7 +102,7 @@ class _Listener:
             broker.drop(connection)
             where = hide_password(url)
             raise Unreachable(f"cannot listen: the broker {where} does not answer: {error_text(error)}") from error
-        self._connection, self._bound_at = connection, time.monotonic()
+        self._connection = connection
 
     def bodies(self, until: Callable[[], bool]) -> Iterator[dict[str, Any]]:
         """Iterate over the bodies of the messages."""
@@ -123,20 +137,17 @@ class _Listener:
         connection = self._connection
         assert connection is not None
         try:
-            if time.monotonic() - self._bound_at >= BIND_EVERY:
-                self._bound_at = time.monotonic()
-                broker.bind_again(connection.default_channel, self._queue)
             connection.drain_events(timeout=1)
         except TimeoutError:
             return
-        except _failures(connection) as error:
+        except Exception as error:  # what kombu raises for an entry that is no message is of many kinds
             log.warning("no results are heard for a while", error=error_text(error))
             self.close()
             raise Unreachable(error_text(error)) from error
 
     def _receive(self, body: Any, message: Any) -> None:
         message.ack()
-        if is_of_another_pool((message.headers or {}).get(wire.POOL), self._pool_id()):
+        if wire.is_of_another_pool((message.headers or {}).get(wire.POOL), self._pool_id()):
             log.debug("results of another pool were dropped")
             return
         settled = body.get("settled") if isinstance(body, dict) else None
@@ -148,7 +159,7 @@ class _Listener:
             self._inbox.append({"settled": settled})
 
 
-def _failures(connection: broker.Connection) -> tuple[type[Exception], ...]:
+def _failures(connection: Connection) -> tuple[type[Exception], ...]:
     """Return the errors that mean that a broker does not answer."""
     return (OperationalError, OSError, RedisError, *connection.connection_errors, *connection.channel_errors)
 

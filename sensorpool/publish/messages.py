@@ -12,7 +12,6 @@ _LARGE_VALUE = 64 * 1024  # bytes: a larger XCom value is left out of the messag
 _SMALL_VALUE = 1024  # bytes: the bound for each value, where all values together exceed one message
 _NAMES = 400  # bytes of an instance without its texts
 _BETWEEN = ", "
-_encode = json.JSONEncoder().encode
 
 
 def result_of(settled: Settled) -> dict[str, Any]:
@@ -37,7 +36,7 @@ def bodies_of(settled: Sequence[Settled]) -> Iterator[tuple[str, set[str]]]:
 
     A value that is too large is left out, and ``xcom_value_left_out`` is true: the database has the value.
     """
-    of_values = sum([_spelt(each.xcom_value) for each in settled if each.xcom_value is not None])
+    of_values = sum([len(each.xcom_value) for each in settled if each.xcom_value is not None])
     largest = _LARGE_VALUE if of_values <= MESSAGE else _SMALL_VALUE
     said: list[str] = []
     dag_ids: set[str] = set()
@@ -59,29 +58,13 @@ def _body(said: Sequence[str]) -> str:
 
 
 def _text_of(settled: Settled, largest: int) -> str:
-    """Return what `result_of` says as JSON: objects for the encoder would cost twice as much."""
-    number, key, state, ending, reason, xcom_value, _, _ = settled
-    is_large = xcom_value is not None and _spelt(xcom_value) > largest
-    value = "null" if xcom_value is None or is_large else _encode(read_json(xcom_value))
-    left_out = ', "xcom_value_left_out": true' if is_large else ""
-    return (
-        f'{{"id": {number}, "dag_id": {_encode(key.dag_id)}, "task_id": {_encode(key.task_id)}, '
-        f'"run_id": {_encode(key.run_id)}, "map_index": {key.map_index}, "try_number": {key.try_number}, '
-        f'"state": {_encode(state)}, "ending": {_encode(ending)}, '
-        f'"reason": {"null" if reason is None else _encode(reason)}, "xcom_value": {value}{left_out}}}'
-    )
+    """Return what `result_of` says as JSON, without a value that is too large."""
+    if settled.xcom_value is not None and len(settled.xcom_value) > largest:
+        return json.dumps(result_of(settled._replace(xcom_value=None)) | {"xcom_value_left_out": True})
+    return json.dumps(result_of(settled))
 
 
 def weigh(settled: Settled, *, with_value: bool = True) -> int:
     """Return about how many bytes an instance takes in memory."""
-    key = settled.key
-    weight = _NAMES + _spelt(key.dag_id) + _spelt(key.task_id) + _spelt(key.run_id)
-    if settled.reason is not None:
-        weight += _spelt(settled.reason)
-    if with_value and settled.xcom_value is not None:
-        weight += _spelt(settled.xcom_value)
-    return weight
-
-
-def _spelt(text: str) -> int:
-    return len(text) if text.isascii() else 6 * len(text)
+    texts = [*settled.key[:3], settled.reason, settled.xcom_value if with_value else None]
+    return _NAMES + sum([len(each) for each in texts if each is not None])

@@ -7,23 +7,22 @@ these; a row that is refused holds up no other.
 
 import atexit
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from weakref import WeakSet
 
 from sensorpool.config.settings import Settings
-from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import forks, spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
-from sensorpool.model import callbacks
+from sensorpool.model import callback_messages
 from sensorpool.model.values import Flushed, Settled, ShardRange
-from sensorpool.publish.left_behind import LeftBehind
 from sensorpool.publish.messages import weigh
 from sensorpool.publish.publisher import Publisher
-from sensorpool.publish.send_queue import SendQueue, Ticket
-from sensorpool.publish.waiting_callbacks import WaitingCallbacks
+from sensorpool.publish.retrying import UnpublishedResults, WaitingCallbacks
+from sensorpool.publish.send_queue import SendQueue
 from sensorpool.store import outbox_rows
 from sensorpool.store.database import Database
 
@@ -39,7 +38,6 @@ class Outbox:
 
     :param patience: seconds that `deliver` and `nudge` wait for the broker, so that a process that ends directly after
         them has sent its message.
-    :param in_background: False in tests: each message is sent before `deliver` returns.
     """
 
     def __init__(
@@ -49,15 +47,13 @@ class Outbox:
         publisher: Publisher,
         *,
         patience: float = 0.0,
-        in_background: bool = True,
     ) -> None:
         self._settings = settings
         self._database = database
         self._publisher = publisher
         self._patience = patience
         self._callbacks = WaitingCallbacks(settings, database)
-        self._left_behind = LeftBehind(database, publisher)
-        self._is_in_background = in_background
+        self._unpublished = UnpublishedResults(database, publisher)
         self.begin_anew()
         _open.add(self)
         forks.note(self)
@@ -66,7 +62,7 @@ class Outbox:
         """Make new queues: after a fork the old queues and their messages belong to the parent process."""
         self._pid = os.getpid()
         self._results, self._callback_queue = SendQueue("results"), SendQueue("callbacks")
-        self._catching_up: Ticket | None = None
+        self._catching_up: threading.Event | None = None
 
     def deliver(self, flushed: Flushed) -> None:
         """Have the results of a flush published: now, or by rescue if the queue does not take them."""
@@ -74,23 +70,17 @@ class Outbox:
             return
         send = partial(self._publish, flushed.settled, flushed.outbox_id)
         publish = spans.following("publish", send, results=len(flushed.settled))
-        if not self._is_in_background:
-            self._try(publish)
-            return
         self._put(publish, _weight(flushed.settled))
         for each in flushed.settled:
-            if each.on_settled is not None and callbacks.has_some(each.on_settled, each.state):
-                self._callback_queue.put(partial(self._callbacks.send, each, 0), weigh(each) + len(each.on_settled))
+            if each.on_settled is not None and callback_messages.has_some(each.on_settled, each.state):
+                self._callback_queue.put(partial(self._callbacks.send, each), weigh(each) + len(each.on_settled))
 
     def nudge(self, shard_range: ShardRange, *, again: bool = False) -> None:
         """Have a job look at a range now. A hint: if it is lost, the range waits for its tick.
 
         :param again: see `Publisher.nudge`.
         """
-        if self._is_in_background:
-            self._put(partial(self._publisher.nudge, shard_range, again=again), 0)
-        else:
-            self._publisher.nudge(shard_range, again=again)
+        self._put(partial(self._publisher.nudge, shard_range, again=again), 0)
 
     def send_left_behind(self, seconds: float) -> int:
         """Publish results that dead processes left, or a broker did not take; return how many outbox rows were sent.
@@ -100,14 +90,11 @@ class Outbox:
         :param seconds: after which no further row is begun; at least one row is tried.
         :raises Unreachable: when the database does not answer.
         """
-        return self._left_behind.send(seconds)
+        return self._unpublished.send(seconds)
 
     def send_waiting_callbacks(self) -> None:
         """Have the callback queue send the waiting callbacks; their broker may hang without harm."""
-        if not self._is_in_background:
-            while self._callbacks.send_some():
-                pass
-        elif self._catching_up is None or self._catching_up.is_over:  # the queue may have left it
+        if self._catching_up is None or self._catching_up.is_set():  # the queue may have left it
             self._catching_up = self._callback_queue.put(self._catch_up)
 
     @property
@@ -128,21 +115,15 @@ class Outbox:
 
     def _put(self, act: Callable[[], object], weight: int) -> None:
         clear = self._results.is_clear
-        ticket: Ticket | None = self._results.put(act, weight)
-        if ticket is not None and clear and self._patience:  # behind an item that hangs a wait would be in vain
-            ticket.wait(self._patience)
-
-    def _try(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except Unreachable as error:
-            log.warning("results are published later", error=str(error))
+        is_over = self._results.put(act, weight)
+        if is_over is not None and clear and self._patience:  # behind an item that hangs a wait would be in vain
+            is_over.wait(self._patience)
 
     def _publish(self, settled: Sequence[Settled], outbox_id: int) -> None:
         failpoint("publish.before")
         self._publisher.publish(settled)
         failpoint("publish.after")
-        self._database.run_alone(outbox_rows.forget, outbox_id)
+        self._database.run(outbox_rows.forget, outbox_id)
 
     def _catch_up(self) -> None:
         """Send some waiting callbacks, and queue itself again: callbacks of new flushes go in between."""

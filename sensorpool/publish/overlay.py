@@ -1,41 +1,44 @@
 """The overlay: Celery settings of this deployment, laid over the package's own.
 
 The overlay is the module that ``SENSORPOOL_CONFIG_MODULE`` names, or else a ``celeryconfig.py`` that has the line
-``SENSORPOOL_CELERY_CONFIG = True``: first in the working directory (which the ``celery`` command does not have on its
-path), then on the Python path. A file without that line belongs to another application. It is not even imported,
-because such a file once changed the broker silently.
+``SENSORPOOL_CELERY_CONFIG = True``: that of the working directory (which the ``celery`` command does not have on its
+path), or else the first on the Python path. A file without that line belongs to another application. It is not even
+imported, because such a file once changed the broker silently.
 """
 
-import ast
 import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from celery import current_app
-from celery.app.backends import by_url
 from celery.app.defaults import SETTING_KEYS
 from celery.utils.imports import import_from_cwd
 
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.python_source import UNREADABLE
 from sensorpool.model.urls import URL_OPTIONS
 from sensorpool.model.words import nearest
-from sensorpool.publish import overlay_values
-from sensorpool.publish.wire import broker_url
+from sensorpool.publish import wire
 
 MARK = "SENSORPOOL_CELERY_CONFIG"
 NAMED_BY = "SENSORPOOL_CONFIG_MODULE"
 _FILE = "celeryconfig"
+_MARKED = re.compile(rf"^{MARK}\s*(:[^=\n]*)?=\s*True\b", re.MULTILINE)
 _MAPPINGS = ("beat_schedule", "broker_transport_options", "task_publish_retry_policy")
 _URLS = frozenset({"broker_url", "broker_read_url", "broker_write_url"})
-_LOOKS_MARKED = re.compile(rf"^{MARK}\s*(:[^=\n]*)?=\s*True\b", re.MULTILINE)
+_HARMFUL = {
+    "task_serializer": "the pool's messages are JSON only",
+    "accept_content": "the pool's messages are JSON only",
+    "task_always_eager": "beat would run the jobs itself",
+    "task_default_rate_limit": "it would hold up the ticks; give other tasks a rate_limit of their own",
+    "task_queues": "senders and workers of the pool have one queue",
+}
+_ANNOTATED = ("*", wire.POKE_SHARD, wire.RESCUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +47,17 @@ class Overlay:
 
     :param where: the file or module; empty if there is no overlay.
     :param values: the settings by name.
-    :param left_alone: files of the same name that belong to another application.
+    :param left_alone: a file of the same name that belongs to another application.
     """
 
     where: str = ""
     values: dict[str, Any] = field(default_factory=dict)
-    left_alone: tuple[str, ...] = ()
+    left_alone: str = ""
 
     def __str__(self) -> str:
         if self.where:
             return f"{self.where} is laid over the package's Celery settings"
-        alone = "".join(f"; {path} has no line {MARK} = True, and is left alone" for path in self.left_alone)
+        alone = f"; {self.left_alone} has no line {MARK} = True, and is left alone" if self.left_alone else ""
         return f"no overlay: the package's Celery settings{alone}"
 
     def unknown(self) -> list[str]:
@@ -68,59 +71,43 @@ class Overlay:
     def over(self, package: Mapping[str, Any]) -> dict[str, Any]:
         """Return the package's settings with these laid over them: of two mappings, the keys of both.
 
-        The package's own keys of a mapping keep pools apart and bound waits, and senders and listeners, which read no
-        overlay, go by them too. So a value that differs is refused, and so is a broker of the overlay's own. An entry
-        of ``beat_schedule`` that has a name of the package's is left out.
+        Senders and listeners read no overlay. So a value is refused that differs where all processes must agree, and
+        one that would stop the ticks. An entry of ``beat_schedule`` that has a name of the package's is left out.
 
-        :raises SettingsError: with the setting's name, and what to do; see also `overlay_values.checked`.
+        :raises SettingsError: with the setting's name, and what to do.
         """
         laid = dict(package)
-        for name, value in overlay_values.checked(self.where, self.values).items():
+        for name, value in self.values.items():
             own = package.get(name)
             if name in _URLS:
-                if not isinstance(value, str) or broker_url(value) != package["broker_url"]:
-                    raise SettingsError(
-                        f"{self.where}: {name} is not the broker of the pool's other processes: leave it out, and set "
+                if not isinstance(value, str) or wire.broker_url(value) != package["broker_url"]:
+                    raise self._refused(
+                        f"{name} is not the broker of the pool's other processes: leave it out, and set "
                         "SENSORPOOL_BROKER_URL for all"
                     )
-            elif name in _MAPPINGS and isinstance(own, Mapping):
-                laid[name] = {**value, **own}
-                for key in own.keys() & value.keys() if name != "beat_schedule" else ():
-                    if value[key] != own[key]:
-                        raise SettingsError(f"{self.where}: {name} has another {key} than the package: {_mend(key)}")
+            elif name in _HARMFUL and value != own and (value or own):
+                raise self._refused(f"{name}: {_HARMFUL[name]}: leave it out")
+            elif (
+                name == "task_annotations" and isinstance(value, Mapping) and any(each in value for each in _ANNOTATED)
+            ):
+                raise self._refused(f"{name} changes the pool's own tasks: name other tasks, and not *")
+            elif name in _MAPPINGS:
+                laid[name] = self._both(name, value, own or {})
             else:
                 laid[name] = value
         return laid
 
-    def refuse(self) -> None:
-        """Refuse modules that cannot be imported and an unknown result backend: Celery would print tracebacks.
+    def _both(self, name: str, value: object, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keys of two mappings."""
+        if not isinstance(value, Mapping):
+            raise self._refused(f"{name} must be a mapping")
+        for key in own.keys() & value.keys() if name != "beat_schedule" else ():
+            if value[key] != own[key]:
+                raise self._refused(f"{name} has another {key} than the package: {_mend(key)}")
+        return {**value, **own}
 
-        :raises SettingsError: with the setting's name.
-        """
-        for name in ("imports", "include"):
-            named = self.values.get(name) or ()
-            for module in [named] if isinstance(named, str) else named:
-                try:
-                    import_from_cwd(module)
-                except (Exception, SystemExit) as error:
-                    raise SettingsError(f"{self.where}: {name} cannot be imported: {one_line(error)}") from None
-        if backend := self.values.get("result_backend"):
-            try:
-                by_url(backend, current_app.loader)
-            except Exception as error:
-                raise SettingsError(f"{self.where}: result_backend cannot be used: {one_line(error)}") from None
-
-
-def read() -> Overlay:
-    """Read the overlay of this process.
-
-    :raises SettingsError: when there is an overlay that cannot be read.
-    """
-    found = _read()
-    for name in _MAPPINGS:
-        if not isinstance(found.values.get(name, {}), Mapping):
-            raise SettingsError(f"{found.where}: {name} must be a mapping")
-    return found
+    def _refused(self, why: str) -> SettingsError:
+        return SettingsError(f"{self.where}: {why}")
 
 
 def _mend(key: str) -> str:
@@ -132,34 +119,31 @@ def _mend(key: str) -> str:
     return "leave it out"
 
 
-def _read() -> Overlay:
-    named = os.environ.get(NAMED_BY)
-    if named:
+def read() -> Overlay:
+    """Read the overlay of this process.
+
+    :raises SettingsError: when there is an overlay that cannot be read.
+    """
+    if named := os.environ.get(NAMED_BY):
         try:
             return Overlay(named, _assignments(import_from_cwd(named)))
         except (Exception, SystemExit) as error:  # a user's module may raise anything
             raise SettingsError(f"{NAMED_BY}: {named} cannot be imported: {one_line(error)}") from None
-    left_alone: list[str] = []
-    for spec in _found():
-        where = str(spec.origin)
-        if _is_marked(spec):
-            return Overlay(where, _assignments(_run(spec)))
-        left_alone.append(where)
-    return Overlay(left_alone=tuple(left_alone))
-
-
-def _found() -> Iterator[ModuleSpec]:
-    """Yield the modules of this name, the working directory's first."""
-    seen: set[str | None] = {None}
     try:
-        working_directory = [os.getcwd()]
-    except OSError:  # the directory was deleted
-        working_directory = []
-    for path in (working_directory, None):
-        spec = PathFinder.find_spec(_FILE, path)
-        if spec is not None and spec.loader is not None and spec.origin not in seen:
-            seen.add(spec.origin)
-            yield spec
+        spec = PathFinder.find_spec(_FILE, [os.getcwd(), *sys.path])
+    except OSError:  # the working directory was deleted
+        spec = PathFinder.find_spec(_FILE)
+    if spec is None or spec.loader is None:
+        return Overlay()
+    where = str(spec.origin)
+    if not _is_marked(spec):
+        return Overlay(left_alone=where)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise SettingsError(f"{where} cannot be read: {one_line(error)}") from None
+    return Overlay(where, _assignments(module))
 
 
 def _is_marked(spec: ModuleSpec) -> bool:
@@ -168,37 +152,7 @@ def _is_marked(spec: ModuleSpec) -> bool:
         text = spec.loader.get_source(spec.name) or ""  # type: ignore[union-attr]  # loaders of PathFinder have it
     except (ImportError, AttributeError):  # unreadable, or no Python text
         return False
-    try:
-        statements = ast.parse(text).body
-    except UNREADABLE:
-        return bool(_LOOKS_MARKED.search(text))
-    return any(_is_mark(each) for each in statements)
-
-
-def _is_mark(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Assign):
-        targets = statement.targets
-    elif isinstance(statement, ast.AnnAssign):
-        targets = [statement.target]
-    else:
-        return False
-    is_named = any(isinstance(target, ast.Name) and target.id == MARK for target in targets)
-    return is_named and isinstance(statement.value, ast.Constant) and bool(statement.value.value)
-
-
-def _run(spec: ModuleSpec) -> ModuleType:
-    """Run an overlay, as an import does; return its module.
-
-    :raises SettingsError: when it raises.
-    """
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)  # type: ignore[union-attr]
-    except (Exception, SystemExit) as error:
-        del sys.modules[spec.name]
-        raise SettingsError(f"{spec.origin} cannot be read: {one_line(error)}") from None
-    return module
+    return bool(_MARKED.search(text))
 
 
 def _assignments(module: ModuleType) -> dict[str, Any]:

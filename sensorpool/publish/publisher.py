@@ -1,7 +1,7 @@
 """Publish: tell the waiters, after the settle has committed. The message is a hint; the database is the truth.
 
 Results go to the kombu topic exchange ``sensorpool.results``: one message for each flush (several if it is large),
-with the dag_id as routing key or, for several DAGs, `MIXED`. Its body is ``{"settled": [{"id", "dag_id",
+with the dag_id as routing key or, for several DAGs, `wire.MIXED`. Its body is ``{"settled": [{"id", "dag_id",
 "task_id", "run_id", "map_index", "try_number", "state", "ending", "reason", "xcom_value"}, …]}``; a value that is too
 large for a message is left out, and ``xcom_value_left_out`` says so.
 """
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from kombu import Producer
+from kombu import Connection, Producer
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
@@ -20,9 +20,8 @@ from sensorpool.instrumentation import forks
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import error_text, hide_password
 from sensorpool.model.values import Settled, ShardRange
-from sensorpool.publish import abandoned_listeners, broker, wire
-from sensorpool.publish.application import Application
-from sensorpool.publish.exchange import MIXED, results_exchange, routing_key
+from sensorpool.publish import broker, listener, wire
+from sensorpool.publish.application import Application, celery_settings
 from sensorpool.publish.messages import bodies_of
 
 log = logger(__name__)
@@ -39,9 +38,9 @@ class Publisher:
     def __init__(self, settings: Settings, pool_id: Callable[[], str | None] = lambda: None) -> None:
         self._settings = settings
         self._pool_id = pool_id
-        self._results_exchange = results_exchange(settings)
+        self._results_exchange = broker.results_exchange(settings)
         self._lock = threading.RLock()
-        self._made: tuple[broker.Connection, Producer] | None = None
+        self._made: tuple[Connection, Producer] | None = None
         self._sender: Application | None = None
         forks.note(self)
 
@@ -57,7 +56,7 @@ class Publisher:
             with self._sending("publish results") as producer:
                 producer.publish(
                     body,
-                    routing_key=routing_key(dag_ids.pop()) if len(dag_ids) == 1 else MIXED,
+                    routing_key=wire.routing_key(dag_ids.pop()) if len(dag_ids) == 1 else wire.MIXED,
                     exchange=self._results_exchange,
                     declare=[self._results_exchange],
                     headers=headers,
@@ -79,15 +78,14 @@ class Publisher:
         message |= wire.publish_options(self._settings.broker)
         with self._sending("send a job") as producer:
             if self._sender is None:
-                self._sender = Application("sensorpool-sender")
-                self._sender.conf.update(wire.celery_settings(self._settings))
+                self._sender = Application("sensorpool-sender", celery_settings(self._settings))
             self._sender.send_task(wire.POKE_SHARD, producer=producer, **message)
 
     def drop_abandoned_listeners(self) -> int:
         """Delete the queues of listeners that are gone, where Redis does not expire them; return how many."""
         try:
             with self._connection() as connection:
-                return abandoned_listeners.drop(connection.default_channel, wire.results_of(self._settings))
+                return listener.drop_abandoned(connection.default_channel, self._results_exchange.name)
         except (OperationalError, OSError, RedisError) as error:
             raise self._unreachable("look after listeners", error) from error
 
@@ -99,10 +97,8 @@ class Publisher:
                 self._sender.close()
                 self._sender = None
 
-    def _connection(self) -> broker.Connection:
-        url = self._settings.broker
-        options = wire.sender_options(url, self._settings.namespace)
-        return broker.Connection(wire.broker_url(url), connect_timeout=5, transport_options=options)
+    def _connection(self) -> Connection:
+        return broker.connection(self._settings.broker, self._settings.namespace)
 
     @contextmanager
     def _sending(self, what: str) -> Iterator[Producer]:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from sensorpool.errors import Refused, Unreachable
 from sensorpool.instrumentation.background import BackgroundThread
@@ -20,28 +21,10 @@ PAUSE = 2.0  # seconds for which the queue takes nothing after the broker did no
 log = logger(__name__)
 
 
-class Ticket:
-    """An item that a queue took."""
-
-    __slots__ = ("_over", "act", "weight")
-
-    def __init__(self, act: Callable[[], object], weight: int) -> None:
-        self.act = act
-        self.weight = weight
-        self._over = threading.Event()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until the item was tried; return whether it was."""
-        return self._over.wait(seconds)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the item was tried, or never will be."""
-        return self._over.is_set()
-
-    def end(self) -> None:
-        """Note that the item was tried, or never will be."""
-        self._over.set()
+class _Item(NamedTuple):
+    act: Callable[[], object]
+    weight: int
+    is_over: threading.Event  # the item was tried, or never will be
 
 
 class SendQueue:
@@ -55,26 +38,29 @@ class SendQueue:
     def __init__(self, name: str, *, items: int = ITEMS, limit: int = BYTES, idle: float = IDLE) -> None:
         self._name = name
         self._items, self._limit, self._idle = items, limit, idle
-        self._waiting: deque[Ticket] = deque()
-        self._in_hand: Ticket | None = None
+        self._waiting: deque[_Item] = deque()
+        self._in_hand: _Item | None = None
         self._weight = 0
         self._closed_until: float | None = None  # the end of `stop`'s patience, by the monotonic clock
         self._away_until = 0.0
         self._thread = BackgroundThread(f"sensorpool-{name}", self._go)
         self._news = threading.Condition()
 
-    def put(self, act: Callable[[], object], weight: int = 0) -> Ticket | None:
-        """Queue a function for the thread; None if the queue is full or closed, or its broker was away just now."""
-        ticket = Ticket(act, weight)
+    def put(self, act: Callable[[], object], weight: int = 0) -> threading.Event | None:
+        """Queue a function for the thread; None if the queue is full or closed, or its broker was away just now.
+
+        :returns: what is set when the function was called, or never will be.
+        """
+        item = _Item(act, weight, threading.Event())
         with self._news:
             full = len(self._waiting) >= self._items or self._weight + weight > self._limit
             if full or self._closed_until is not None or time.monotonic() < self._away_until:
                 return None
-            self._waiting.append(ticket)
+            self._waiting.append(item)
             self._weight += weight
             self._thread.start()
             self._news.notify_all()
-        return ticket
+        return item.is_over
 
     @property
     def is_clear(self) -> bool:
@@ -94,9 +80,9 @@ class SendQueue:
         return self._thread.join(seconds)
 
     def _go(self) -> None:
-        while (ticket := self._next()) is not None:
+        while (item := self._next()) is not None:
             try:
-                ticket.act()
+                item.act()
             except Unreachable as error:
                 log.warning("a message is sent later", queue=self._name, error=str(error))
                 self._leave(PAUSE)
@@ -107,10 +93,10 @@ class SendQueue:
             finally:
                 with self._news:
                     self._in_hand = None
-                    self._weight -= ticket.weight
-                ticket.end()
+                    self._weight -= item.weight
+                item.is_over.set()
 
-    def _next(self) -> Ticket | None:
+    def _next(self) -> _Item | None:
         with self._news:
             while not self._waiting:
                 if self._closed_until is not None:
@@ -130,7 +116,7 @@ class SendQueue:
         with self._news:
             left = list(self._waiting)
             self._waiting.clear()
-            self._weight -= sum(ticket.weight for ticket in left)
+            self._weight -= sum(item.weight for item in left)
             self._away_until = time.monotonic() + pause
-        for ticket in left:
-            ticket.end()
+        for item in left:
+            item.is_over.set()

@@ -13,8 +13,7 @@ from typing import Any
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import one_line, printable
-from sensorpool.model.callbacks import FOLLOWING, WAIT_FOR
-from sensorpool.model.values import LONGEST_SPAN
+from sensorpool.model.callback_messages import FOLLOWING, WAIT_FOR
 
 MAX_BYTES = 64 * 1024
 _NAME = 250  # characters of a task's name
@@ -31,12 +30,6 @@ RESERVED_HEADERS = frozenset(
 )
 """The headers in which Celery sends what it knows of a task: ``task`` would run another one than the message names."""
 
-_TEXTS = frozenset(
-    {"queue", "exchange", "routing_key", "task_id", "root_id", "parent_id", "reply_to", "shadow"}
-    | {"argsrepr", "kwargsrepr", "compression"}
-)
-_SPANS = frozenset({"countdown", "expires", "time_limit", "soft_time_limit"})
-_TIMES = frozenset({"eta", "expires"})
 _LINKS = frozenset({"link", "link_error"})
 _FOLLOWING = _LINKS | {"chain", "chord"}  # options that hold signatures
 _HELD = {  # the arguments by which these name the tasks that they run; a chord's further kwargs stay empty
@@ -46,8 +39,11 @@ _HELD = {  # the arguments by which these name the tasks that they run; a chord'
 }
 COMPOSED = frozenset(_HELD)
 """Tasks of Celery's own that run other tasks, and do nothing else."""
-_WHOLE = {"priority": (0, 255), "delivery_mode": (1, 2)}
-OPTIONS = _TEXTS | _SPANS | _TIMES | _LINKS | _WHOLE.keys() | {"headers", "ignore_result"}
+OPTIONS = _LINKS | frozenset(
+    {"queue", "exchange", "routing_key", "priority", "delivery_mode", "compression", "headers", "ignore_result"}
+    | {"task_id", "root_id", "parent_id", "reply_to", "shadow", "argsrepr", "kwargsrepr"}
+    | {"countdown", "eta", "expires", "time_limit", "soft_time_limit"}
+)
 """The options of a signature with which its task is sent."""
 OPTIONS_SENT = OPTIONS | FOLLOWING
 """The options of a message: a chain goes as its first task, with the others behind it."""
@@ -164,41 +160,26 @@ def _followers(signature: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _options(options: Mapping[str, Any], known: Collection[str] = OPTIONS) -> dict[str, Any]:
-    """Check options now, because a task with wrong options would fail only when the sensor has settled."""
+    """Return options as they are kept. If the broker does not take one, the callback waits with that cause."""
     kept: dict[str, Any] = {}
     for name, value in options.items():
         if value is None or SAID.get(name) == value:
             continue
-        if name not in known:
-            if known is OPTIONS_SENT:
-                continue  # of the message that a step came with, and not of its task
+        if name in known:
+            kept[name] = _option(name, value)
+        elif (
+            known is not OPTIONS_SENT
+        ):  # else it is an option of the message that a step came with, and not of its task
             raise Refused(f"the option {str(name)[:80]!r} cannot be kept until the sensor settles")
-        kept[name] = _option(name, value)
     return kept
 
 
 def _option(name: str, value: Any) -> Any:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if name in _WHOLE:
-        low, high = _WHOLE[name]
-        if not (whole and low <= value <= high):
-            raise Refused(f"{name} must be a whole number of {low} to {high}")
-    elif name in _TIMES and (text := _time(value)) is not None:
-        return text
-    elif name in _SPANS:
-        if not ((whole or isinstance(value, float)) and -LONGEST_SPAN <= value <= LONGEST_SPAN):
-            raise Refused(f"{name} must be a number of seconds, of ten years at most")
-    elif name in _TIMES:
-        raise Refused(f"{name} must be a time like 2030-01-31T12:00:00+00:00")
-    elif name in _TEXTS:
-        value = getattr(value, "name", value)  # kombu's Queue and Exchange have a name
-        if not (isinstance(value, str) and len(value) <= 255):
-            raise Refused(f"{name} must be a name of at most 255 characters")
-    elif name in _LINKS:
+    if name in _LINKS:
         _check_single(name, value)
-    elif name == "ignore_result" and not isinstance(value, bool):
-        raise Refused("ignore_result must be true or false")
-    return value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return getattr(value, "name", value)  # kombu's Queue and Exchange have a name
 
 
 def _check_single(name: str, linked: Any) -> None:
@@ -212,16 +193,6 @@ def _check_single(name: str, linked: Any) -> None:
             or composed
         ):
             raise Refused(f"its {name} must be signatures of single tasks")
-
-
-def _time(value: Any) -> str | None:
-    """Spell a time as Celery does."""
-    try:
-        if isinstance(value, datetime):
-            return value.isoformat()
-        return value if isinstance(value, str) and datetime.fromisoformat(value) is not None else None
-    except ValueError:
-        return None
 
 
 def routed(signature: Mapping[str, Any], options: dict[str, Any]) -> dict[str, Any]:

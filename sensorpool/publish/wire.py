@@ -1,4 +1,4 @@
-"""The wire: the names of tasks, queue and exchange on the broker, and the options of a connection."""
+"""The wire: the names of tasks and queues on the broker, their messages, and the options of a connection."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ from sensorpool.model.values import ShardRange
 POKE_SHARD = "sensorpool.poke_shard"
 RESCUE = "sensorpool.rescue"
 QUEUE = "sensorpool"
-RESULTS = "sensorpool.results"
+MIXED = "%"  # the routing key of results of several DAGs, as no dag_id is spelled: a message for each DAG costs more
 POOL = "sensorpool_pool"
 """The header with the pool id. A message whose sender does not know it has no such header."""
 AGAIN = "sensorpool_again"
@@ -23,36 +23,14 @@ _SEPARATOR = "\x06\x16"  # kombu's own: stated, because an overlay must not chan
 CONFIRM = 10.0  # seconds for RabbitMQ to confirm that it has a message
 
 
-def celery_settings(settings: Settings) -> dict[str, Any]:
-    """Return the Celery settings that sender and worker share: JSON only, no result backend, bounded waits."""
-    shared: dict[str, Any] = {
-        "broker_url": broker_url(settings.broker),
-        "broker_connection_retry_on_startup": True,
-        "broker_connection_timeout": 5,
-        "broker_connection_max_retries": None,  # with Celery's default a long outage would end the worker
-        "broker_transport_options": transport_options(settings.broker, settings.namespace),
-        "task_serializer": "json",
-        "accept_content": ["json"],
-        "task_ignore_result": True,
-        "task_default_queue": queue_of(settings),
-        "task_create_missing_queues": True,
-        "task_publish_retry_policy": RETRY,
-        "enable_utc": True,
-    }
-    if settings.namespace:  # on RabbitMQ only these names keep two pools apart
-        shared["event_exchange"] = f"celeryev.{settings.namespace}"
-        shared["control_exchange"] = f"celery.{settings.namespace}"
-    return shared
-
-
 def queue_of(settings: Settings) -> str:
     """Return the queue of a pool's jobs."""
     return f"{QUEUE}.{settings.namespace}" if settings.namespace else QUEUE
 
 
-def results_of(settings: Settings) -> str:
-    """Return the exchange of a pool's results."""
-    return f"{QUEUE}.{settings.namespace}.results" if settings.namespace else RESULTS
+def routing_key(dag_id: str) -> str:
+    """Spell a dag_id as one word of a routing key, of at most 255 bytes: dots and wildcards have a meaning there."""
+    return "".join(c if (c.isascii() and c.isalnum()) or c in "-_~" else f"%{ord(c):02X}" for c in dag_id)[:255]
 
 
 def broker_url(url: str) -> str:
@@ -105,15 +83,6 @@ def transport_options(url: str, namespace: str = "", *, prefixed: bool = True) -
     return options | ({"global_keyprefix": key_prefix(namespace), "sep": _SEPARATOR} if prefixed else {})
 
 
-def sender_options(url: str, namespace: str = "", *, prefixed: bool = True) -> dict[str, Any]:
-    """Return kombu's options for a connection that only sends: RabbitMQ confirms each message.
-
-    Without a confirmation, a message on a half-open connection, or to a broker that takes no more, counts as sent.
-    """
-    options = transport_options(url, namespace, prefixed=prefixed)
-    return options | {"confirm_publish": True} if is_amqp(url) else options
-
-
 def publish_options(url: str) -> dict[str, Any]:
     """Return the time limits of one message, where kombu needs them for each message."""
     return {"timeout": CONFIRM, "confirm_timeout": CONFIRM} if is_amqp(url) else {}
@@ -150,3 +119,8 @@ def entry_of(shard_range: ShardRange) -> str:
 def headers(pool_id: str | None) -> dict[str, str]:
     """Return the headers of a pool's message; none while the pool is not known."""
     return {} if pool_id is None else {POOL: pool_id}
+
+
+def is_of_another_pool(named: object, ours: str | None) -> bool:
+    """Whether a message names another pool. One that names none, for its sender does not know it, is taken."""
+    return named is not None and ours is not None and named != ours

@@ -17,7 +17,7 @@ from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
 from sensorpool.model.values import shard_ranges
 from sensorpool.publish import overlay, wire
-from sensorpool.publish.application import Application
+from sensorpool.publish.application import Application, celery_settings
 from sensorpool.service import signals  # noqa: F401  # connects them
 from sensorpool.service.refusals import give_up
 from sensorpool.service.runtime import Runtime
@@ -30,8 +30,7 @@ def make_app(settings: Settings) -> Celery:
     :raises SettingsError: when the overlay cannot be read, or sets what must be the same in all processes.
     """
     laid_over = overlay.read()
-    made = Application("sensorpool")
-    made.conf.update(laid_over.over(worker_settings(settings) | {"beat_schedule": schedule(settings)}))
+    made = Application("sensorpool", laid_over.over(worker_settings(settings) | {"beat_schedule": schedule(settings)}))
     made.sensorpool_overlay = laid_over
     runtime = Runtime(settings)
     add_tasks(made, runtime)
@@ -41,11 +40,11 @@ def make_app(settings: Settings) -> Celery:
 
 def worker_settings(settings: Settings) -> dict[str, Any]:
     """Return the Celery settings of workers and beat, with a reason each."""
-    return wire.celery_settings(settings) | {
+    return celery_settings(settings) | {
         # prefork: only there time limits work, and a child can be killed
         "worker_pool": "prefork",
-        # drops malformed messages, which would end Celery's own consumer
-        "worker_consumer": "sensorpool.service.consumer:SturdyConsumer",
+        # outlives messages that are no jobs
+        "worker_consumer": "sensorpool.service.celery_patches:SturdyConsumer",
         # a job in a child's buffer waits for that child; a job in the queue goes to any free one
         "worker_prefetch_multiplier": 1,
         "worker_disable_prefetch": wire.is_redis(settings.broker),
@@ -56,8 +55,8 @@ def worker_settings(settings: Settings) -> dict[str, Any]:
         "worker_max_tasks_per_child": 10_000,
         "worker_max_memory_per_child": settings.poke_memory * 1024 // 2,  # KB; before its pokes run out of it
         "worker_soft_shutdown_timeout": 10,
-        # on RabbitMQ a consumer keeps the prefetch count that it began with: a reduced one would stay
-        "worker_enable_prefetch_count_reduction": not wire.is_amqp(settings.broker),
+        # a broker that refuses commands for a while (a Redis that is read-only or out of memory) is connected to again
+        "broker_channel_error_retry": True,
         "worker_cancel_long_running_tasks_on_connection_loss": False,
         # who may send commands over the broker could stop workers; Flower shows all tasks without it
         "worker_enable_remote_control": False,

@@ -2,8 +2,7 @@
 
 Celery's own scheduler goes by the wall clock, so a clock that is set back an hour stops the pool for that hour. It also
 sends on while all workers are away, so they come back to thousands of useless messages. While a broker takes no
-messages, it logs a traceback for each of them; this scheduler logs one line for each cause, and tries again for all
-entries at once.
+messages, it logs a traceback for each of its own; this scheduler logs one line, and tries again after a pause.
 """
 
 import time
@@ -21,15 +20,14 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.publish import wire
-from sensorpool.service.uptake import PATIENCE, Uptake
 
 UNTAKEN = 3  # ticks that may wait in the queue
-_NONE = "no worker takes jobs; no more jobs are sent until one does"
-_SLOW = "the workers take jobs more slowly than ticks come; no more jobs are sent until fewer wait"
+_UNTAKEN = "no worker takes jobs as fast as ticks come; no more are sent until fewer wait"
 _OURS = frozenset({wire.POKE_SHARD, wire.RESCUE})
 ASK_EVERY = 10.0  # seconds between two reads of the roster
 _NOTED = 3  # as many ticks, and reads of the roster, the note of beat's tick is kept
-_PAUSES = 0.5, 5.0  # seconds without an attempt after a failed one: the first time, and at most
+_PATIENCE = 0.5  # seconds that Redis has to answer
+_PAUSE = 5.0  # seconds without an attempt after the broker took no message, or a tick if that is shorter
 
 log = logger(__name__)
 
@@ -38,20 +36,17 @@ class Ticks(Scheduler):
     """Sends due entries. An entry whose schedule is no span of seconds goes by the wall clock, as in Celery."""
 
     _due: dict[str, float]
-    _held_back_by = ""  # the line that was logged
+    _is_holding_back = False
     _roster: Roster | None = None
     _pool_id: str | None = None
     _asked = -ASK_EVERY
     _quiet_until = 0.0
-    _pause = 0.0  # the last pause in seconds; 0 while the broker takes messages
-    _said: frozenset[str] = frozenset()  # causes that were logged
+    _said = ""  # the cause that was logged; empty while the broker takes messages
 
     def setup_schedule(self) -> None:
         """Take up the schedule: all entries are due now."""
         super().setup_schedule()
         self._due = {}
-        spans = [entry.schedule.seconds for entry in self._ticks()]
-        self._uptake = Uptake(self._settings, UNTAKEN * max(spans, default=0.0))
 
     def tick(self, *_: Any, **__: Any) -> float:
         """Send the due entries; return the seconds until the next look."""
@@ -92,38 +87,25 @@ class Ticks(Scheduler):
         return max(0.0, min(waits) - (time.monotonic() - now))
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        """Send an entry; log each cause of a failure once, in one line."""
+        """Send an entry; where the broker takes no messages, send nothing for a while."""
         log.debug("a due entry is sent", entry=entry.name)
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except Exception as error:
             cause = error.__context__ or error  # Celery wraps the cause
-            if isinstance(cause, OperationalError | OSError):
-                self._be_quiet(cause)
-            else:
-                self._say("a due entry cannot be sent", cause, entry=entry.name)
+            if not isinstance(cause, OperationalError | OSError):
+                log.error("a due entry cannot be sent", entry=entry.name, error=one_line(cause))
+                return
+            self._quiet_until = time.monotonic() + min(_PAUSE, *(each.schedule.seconds for each in self._ticks()))
+            # Redis names the command before " caused error: ": the same refusal of another command is the same cause
+            said = one_line(cause).rpartition(" caused error: ")[2]
+            if said != self._said:
+                self._said = said
+                log.error("the broker takes no messages; beat tries again by itself", error=one_line(cause))
         else:
-            if entry.task in _OURS:
-                self._uptake.sent()
-            if self._pause:
+            if self._said:
                 log.info("the broker takes messages again")
-                self._pause, self._said = 0.0, frozenset()
-
-    def _be_quiet(self, cause: BaseException) -> None:
-        """Send nothing for a while: longer each time, up to a tick."""
-        spans = [each.schedule.seconds for each in self._ticks()]
-        first, most = _PAUSES
-        self._pause = min(max(first, 2 * self._pause), most, *spans)
-        self._quiet_until = time.monotonic() + self._pause
-        self._say("the broker takes no messages; beat tries again by itself", cause)
-
-    def _say(self, event: str, cause: BaseException, **more: str) -> None:
-        said = one_line(cause)
-        # Redis names the command before " caused error: ": the same refusal of another command is the same cause
-        key = f"{event} {more} {said.rpartition(' caused error: ')[2]}"
-        if key not in self._said:
-            self._said |= {key}
-            log.error(event, error=said, **more)
+                self._said = ""
 
     def close(self) -> None:
         """Remove the sign of life, and end."""
@@ -138,16 +120,14 @@ class Ticks(Scheduler):
         if not any(entry.task in _OURS for entry in ready):
             return False
         waiting, ticks = self._waiting(), len(self._ticks())
-        self._uptake.look(waiting)
         if waiting <= UNTAKEN * ticks:
-            if waiting <= ticks and self._held_back_by:
+            if waiting <= ticks and self._is_holding_back:
                 log.info("workers take jobs again", queue=self._queue)
-                self._held_back_by = ""  # a pool that is just too slow would be said to be so again and again
+                self._is_holding_back = False  # a pool that is just too slow would be said to be so again and again
             return False
-        event = _SLOW if self._uptake.is_seen() else _NONE
-        if event != self._held_back_by:
-            log.warning(event, queue=self._queue)
-            self._held_back_by = event
+        if not self._is_holding_back:
+            self._is_holding_back = True
+            log.warning(_UNTAKEN, queue=self._queue)
         return True
 
     def _ticks(self) -> list[ScheduleEntry]:
@@ -155,10 +135,9 @@ class Ticks(Scheduler):
         return [entry for entry in self.schedule.values() if entry.task == wire.POKE_SHARD]
 
     @property
-    def _settings(self) -> Settings | None:
-        """The pool's settings; None where the application is not ours."""
-        runtime = getattr(self.app, "sensorpool_runtime", None)
-        return None if runtime is None else runtime.settings
+    def _settings(self) -> Settings:
+        settings: Settings = self.app.sensorpool_runtime.settings
+        return settings
 
     def _ask_roster(self) -> None:
         """Ask the roster now and then whose pool it is; note beat's tick there.
@@ -166,12 +145,12 @@ class Ticks(Scheduler):
         Beat needs no database. The pool id is None while it is not known.
         """
         settings, now = self._settings, time.monotonic()
-        if settings is None or now - self._asked < ASK_EVERY:
+        if now - self._asked < ASK_EVERY:
             return
         self._asked = now
         try:
             if self._roster is None:
-                self._roster = Roster(leases_of(settings, patience=PATIENCE))
+                self._roster = Roster(leases_of(settings, patience=_PATIENCE))
             workers = self._roster.workers()
             self._roster.note_beat(settings.tick, kept=_NOTED * (settings.tick + ASK_EVERY))
         except SensorpoolError:
@@ -182,8 +161,7 @@ class Ticks(Scheduler):
     @property
     def _queue(self) -> str:
         """The queue of the pool's jobs, whatever default queue an overlay sets."""
-        settings = self._settings
-        return str(self.app.conf.task_default_queue) if settings is None else wire.queue_of(settings)
+        return wire.queue_of(self._settings)
 
     def _waiting(self) -> int:
         try:

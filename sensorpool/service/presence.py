@@ -11,7 +11,6 @@ from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.instrumentation.background import BackgroundThread
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.roster import SETTINGS_KEPT, Roster
-from sensorpool.model.budgets import as_text
 from sensorpool.model.terms import LiveWorker, Terms, disagreements
 from sensorpool.store import pool_id
 from sensorpool.store.database import Database
@@ -113,7 +112,6 @@ class Presence:
             tick=self._settings.tick,
             version=self._version,
             queues=None if self.queues is None else self.queues(),
-            budgets=as_text(self._settings.budgets),
             no_metrics=self.no_metrics,
             must_agree=must_agree,
         )

@@ -2,7 +2,6 @@
 
 import logging
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,8 +15,7 @@ from sensorpool.config.defaults import MEMORY
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.instrumentation import logs
-from sensorpool.leases.connection import connect
-from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import RedisStore, connect
 from sensorpool.publish import wire
 
 
@@ -72,20 +70,6 @@ def refuse_memory(settings: Settings) -> None:
             "the broker is memory://, which serves one process only: "
             "set SENSORPOOL_REDIS_URL (and SENSORPOOL_BROKER_URL for RabbitMQ), or run `sensorpool standalone`"
         )
-
-
-def refuse_no_temporary_folder() -> None:
-    """Refuse a host without a place for temporary files: worker and children share memory through such a file.
-
-    :raises SettingsError: when no folder takes files.
-    """
-    try:
-        tempfile.gettempdir()
-    except OSError:
-        raise SettingsError(
-            "no folder here takes temporary files, and a worker needs one: mount a writable folder, and name it in "
-            "TMPDIR"
-        ) from None
 
 
 def refuse_cluster(settings: Settings) -> None:

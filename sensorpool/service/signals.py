@@ -9,9 +9,11 @@ import socket
 import sys
 from typing import Any
 
+import click
 from billiard import current_process
 from celery import Celery, current_app, signals
 from celery.utils.nodenames import node_format
+from click.core import ParameterSource
 
 from sensorpool.config.settings import Settings
 from sensorpool.config.variables import unknown_settings
@@ -21,26 +23,24 @@ from sensorpool.instrumentation import alive, logs
 from sensorpool.instrumentation.garbage import SELDOM
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
-from sensorpool.poke import memory_limit
-from sensorpool.poke.bounded_output import Bounded
 from sensorpool.poke.patches import refuse_patched
+from sensorpool.poke.process_bounds import BoundedOutput, limit_memory
 from sensorpool.publish import wire
 from sensorpool.publish.application import ignored_variables
-from sensorpool.service import child_limits, dead_children
-from sensorpool.service.alone import Alone
-from sensorpool.service.log_level import names_log_level
-from sensorpool.service.observation import Observation
+from sensorpool.service.celery_patches import replace_worn_children
+from sensorpool.service.dead_children import DeadChildren, free_lease
+from sensorpool.service.metrics_port import Observation
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.refusals import (
     doubts_of,
     give_up,
     refuse_cluster,
     refuse_memory,
-    refuse_no_temporary_folder,
     refuse_pool,
     refuse_typos,
 )
 from sensorpool.service.runtime import Runtime
+from sensorpool.service.sqlite_lock import SqliteLock
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
 from sensorpool.worker import metrics
@@ -58,20 +58,6 @@ def _current_runtime() -> Runtime | None:
     return getattr(current_app._get_current_object(), "sensorpool_runtime", None)
 
 
-@signals.import_modules.connect
-def _on_import(sender: Any = None, **_: Any) -> None:
-    """Refuse an overlay whose modules or backend fail, before a worker or beat meets them."""
-    runtime = getattr(sender, "sensorpool_runtime", None)
-    if runtime is None:
-        return
-    try:
-        sender.sensorpool_overlay.refuse()
-    except SettingsError as error:
-        if runtime.is_one_process:
-            raise
-        give_up(error)
-
-
 @signals.celeryd_init.connect
 def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None, options: Any = None, **_: Any) -> None:
     """Refuse to start where the worker could not work, with one line that names the mend."""
@@ -82,11 +68,10 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
     try:
         refuse_pool(options.get("pool") or options.get("pool_cls") or conf.worker_pool)
         refuse_memory(settings)
-        refuse_no_temporary_folder()
         refuse_patched()
         database = Database.of(settings)
         migrate.check(database, __version__)
-        runtime.alone = Alone(settings, database)
+        runtime.sqlite_lock = SqliteLock(settings, database)
         refuse_cluster(settings)
         terms = terms_of(settings, database)
         database.dispose()
@@ -116,10 +101,7 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
 def _on_worker_made(sender: Any = None, **_: Any) -> None:
     runtime = _runtime_of(sender)
     if runtime is not None:
-        try:
-            runtime.child_limits = child_limits.take_over(sender)
-        except SettingsError as error:
-            give_up(error, _log_file(sender.logfile, sender.hostname), runtime.settings.log_format)
+        runtime.begin_child = replace_worn_children(sender)
 
 
 @signals.beat_init.connect
@@ -173,9 +155,9 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
         runtime.presence.queues = lambda: list(sender.app.amqp.queues.consume_from)
         runtime.presence.keep()
     if (children := getattr(sender.pool, "_pool", None)) is not None:
-        dead_children.watch(runtime, _hostname, children)
+        runtime.look_at_children = DeadChildren(runtime, _hostname, children).look
     if runtime.settings.metrics_port is not None and runtime.presence is not None and runtime.observation is None:
-        ending = runtime.worker_stopping.is_set
+        ending = runtime.stopping.is_set
         runtime.observation = Observation(runtime.settings, runtime.metrics, runtime.presence, sender, ending)
         runtime.observation.begin()
 
@@ -184,7 +166,7 @@ def _on_worker_ready(sender: Any = None, **_: Any) -> None:
 def _on_worker_told_to_end(**_: Any) -> None:
     runtime = _current_runtime()
     if runtime is not None:
-        runtime.worker_stopping.set()
+        runtime.stopping.set()
     alive.come_round(until=math.inf)  # the worker waits for its jobs; the operator who ended it watches it
 
 
@@ -212,11 +194,11 @@ def _on_child_start(**_: Any) -> None:
             os.setsid()  # a poke that signals the group of its process must not end the worker
         # a job's objects live as long as the job: a garbage collection every 700 objects would cost a tenth of its time
         gc.set_threshold(*SELDOM)
-        memory_limit.limit(runtime.settings.poke_memory, threads=4 * runtime.settings.poke_concurrency)
-        sys.stdout, sys.stderr = Bounded(sys.stdout), Bounded(sys.stderr)
+        limit_memory(runtime.settings.poke_memory, threads=4 * runtime.settings.poke_concurrency)
+        sys.stdout, sys.stderr = BoundedOutput(sys.stdout), BoundedOutput(sys.stderr)
         logs.keep_others()
-        child_limits.look_after(runtime.child_limits, runtime.is_worn)
-        child_limits.drop_soft_limit()
+        if runtime.begin_child is not None:
+            runtime.begin_child(runtime.is_worn)
 
 
 @signals.worker_process_shutdown.connect
@@ -238,7 +220,7 @@ def _on_failure(sender: Any = None, task_id: str = "", exception: object = None,
     runtime = _runtime_of(sender)
     if runtime is not None and sender.name == wire.POKE_SHARD:
         hostname = getattr(sender.request, "hostname", None) or _hostname
-        dead_children.free_lease(runtime, exception, task_id, hostname, args)
+        free_lease(runtime, exception, task_id, hostname, args)
 
 
 _hostname = f"celery@{socket.gethostname()}"
@@ -253,8 +235,6 @@ def _on_setup(sender: str = "", instance: Any = None, **_: Any) -> None:
         return
     for event, fields in runtime.doubts:
         log.warning(event, **fields)
-    if (said := runtime.child_limits.too_low()) is not None:
-        log.warning(said)
 
 
 @signals.after_setup_logger.connect
@@ -266,6 +246,8 @@ def _on_logging(logger: Any = None, **_: Any) -> None:
 
 
 def _adopt_logging(logger: Any, settings: Settings) -> None:
-    if not names_log_level():
+    command = click.get_current_context(silent=True)
+    # Celery's own default, WARNING, is no choice of a user
+    if command is not None and command.get_parameter_source("loglevel") is ParameterSource.DEFAULT:
         logger.setLevel(settings.log_level)
     logs.adopt(logger, settings.log_format, settings.poke_log_level)

@@ -18,16 +18,16 @@ from sensorpool.config.variables import unknown_settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases.range_files import RangeFiles
+from sensorpool.leases.standalone_files import InFlightFiles
 from sensorpool.poke.patches import refuse_patched
 from sensorpool.publish.application import ignored_variables
-from sensorpool.service.alone import Alone
 from sensorpool.service.app import make_app
 from sensorpool.service.beat import Ticks
-from sensorpool.service.observation import Observation
+from sensorpool.service.metrics_port import Observation
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.refusals import doubts_of, refuse_cluster, refuse_typos
-from sensorpool.service.stopping import Stopping
+from sensorpool.service.runtime import Stopping
+from sensorpool.service.sqlite_lock import SqliteLock
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
 from sensorpool.worker.context import Worker
@@ -67,7 +67,7 @@ class Standalone:
         refuse_patched()
         self.settings = settings
         database = Database(settings.database_url, schema=settings.database_schema)
-        self._alone = Alone(settings, database)
+        self._sqlite_lock = SqliteLock(settings, database)
         if settings.database_url.startswith("sqlite"):
             migrate.upgrade(settings.database_url)
         migrate.check(database, __version__)
@@ -136,12 +136,12 @@ class Standalone:
         self._presence.leave()
         self.app.sensorpool_runtime.close()
         self.app.close()
-        self._alone.end()
+        self._sqlite_lock.end()
 
     def _take_up(self) -> None:
         """Take up what the last process knew of its pokes, if it died."""
         ranges = self.app.sensorpool_runtime.ranges
-        if died_with := self.worker.leases.keep_in_files(RangeFiles(self.settings), ranges):
+        if died_with := self.worker.leases.take_up(InFlightFiles(self.settings), ranges):
             log.warning("the last process of this service died while it poked", groups=died_with)
 
     def _observe(self) -> None:

@@ -1,5 +1,11 @@
-"""The bodies of the Celery tasks."""
+"""The bodies of the Celery tasks, and what becomes of jobs that are not for this worker.
 
+Two pools on one broker get each other's jobs, and a worker refuses them. A beat or client of our pool with other
+``shards`` sends jobs for ranges that overlap ours. To poke such a range would poke groups twice, so the worker sends
+jobs for those of our ranges that cover it.
+"""
+
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -10,11 +16,12 @@ from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import logs
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.terms import covering
 from sensorpool.model.values import ShardRange
 from sensorpool.publish import wire
-from sensorpool.service import foreign
 from sensorpool.service.runtime import Runtime
 from sensorpool.worker import rescue
+from sensorpool.worker.context import Worker
 
 # a result with no more than these is one of a look at which nothing happened
 _USUAL = {"groups", "poked", "seconds", "saved", "skipped"}
@@ -30,18 +37,17 @@ def add_tasks(app: Celery, runtime: Runtime) -> None:
     def poke_shard(self: Task, shard_min: int, shard_max: int, tick: int = 0) -> dict[str, Any]:
         """Poke the due groups of a shard range."""
         shard_range = check_range(shard_min, shard_max, runtime.settings)
-        if foreign.is_refused(runtime.worker, self.request):
+        if is_refused(runtime.worker, self.request):
             return {"refused": "it is a job of another pool"}
         return serve_range(shard_range, runtime, self.request, tick)
 
     @app.task(name=wire.RESCUE, bind=True, shared=False, ignore_result=True, time_limit=limit)
     def rescue_round(self: Task) -> dict[str, int] | dict[str, str]:
         """Run one round of rescue's chores."""
-        if foreign.is_refused(runtime.worker, self.request):
+        if is_refused(runtime.worker, self.request):
             return {"refused": "it is a job of another pool"}
         try:
-            with runtime.worker.database.one_connection():
-                return rescue.go_on(runtime.worker, runtime.place).as_dict()
+            return rescue.go_on(runtime.worker, runtime.place).as_dict()
         except Unreachable as error:
             log.warning("rescue waits", error=str(error))
             return {"waits": str(error)}
@@ -59,7 +65,7 @@ def serve_range(shard_range: ShardRange, runtime: Runtime, request: Any, tick: i
         if shard_range in runtime.ranges:
             result = _serve(shard_range, runtime, request)
         else:
-            result = {"sent_on": foreign.send_on(runtime.worker, runtime.ranges, shard_range, request)}
+            result = {"sent_on": send_on(runtime.worker, runtime.ranges, shard_range, request)}
     except Unreachable as error:
         log.warning("the range waits", **about, error=str(error))
         note_trouble(runtime, shard_range, str(error))
@@ -82,7 +88,7 @@ def _serve(shard_range: ShardRange, runtime: Runtime, request: Any) -> dict[str,
 def note_trouble(runtime: Runtime, shard_range: ShardRange, cause: str) -> None:
     """Note why a job failed: `health` shows it if jobs of a range keep failing."""
     with suppress(Unreachable):
-        runtime.worker.trouble.note_job(shard_range, cause, runtime.settings.tick)
+        runtime.worker.incidents.note_job(shard_range, cause, runtime.settings.tick)
 
 
 def check_range(shard_min: object, shard_max: object, settings: Settings) -> ShardRange:
@@ -99,3 +105,38 @@ def check_range(shard_min: object, shard_max: object, settings: Settings) -> Sha
 def token(hostname: str | None, task_id: str | None) -> str:
     """Return the token of a lease's holder: its worker and its job."""
     return f"{hostname}/{task_id}"
+
+
+def is_refused(worker: Worker, request: Any) -> bool:
+    """Whether a job belongs to another pool, so that it is refused."""
+    theirs = getattr(request, wire.POOL, None)
+    if not wire.is_of_another_pool(theirs, worker.pool_id.get()):
+        return False
+    if not wire.is_of_another_pool(theirs, worker.pool_id.look_again()):  # the tables were made anew
+        return False
+    worker.metrics.count("jobs_refused")
+    log.error(
+        "a job of another pool came by our broker and is refused: use one database, or give a pool a namespace",
+        ours=worker.pool_id.get(),
+        theirs=str(theirs)[:40],
+    )
+    return True
+
+
+def send_on(worker: Worker, ranges: Collection[ShardRange], shard_range: ShardRange, request: Any) -> int:
+    """Send jobs for our ranges that cover a foreign range; return how many.
+
+    :raises Unreachable: when Redis or the broker does not answer.
+    """
+    if getattr(request, wire.AGAIN, None) is not None:
+        return 0  # workers with different ranges would send it to and fro
+    worker.roster.note_foreign(shard_range)
+    log.error(
+        "a job came for a range that this pool is not cut into: a beat or a registrant has other SHARDS",
+        shard_range=str(shard_range),
+        shards=worker.settings.shards,
+    )
+    cover = covering(shard_range, sorted(ranges, key=lambda each: each.shard_min))
+    for each in cover:
+        worker.outbox.nudge(each, again=True)
+    return len(cover)

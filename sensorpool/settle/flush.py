@@ -1,7 +1,7 @@
 """One flush: facts become terminal states in one transaction, with an outbox row for their publication.
 
-The other ways to a terminal state are `cancel` and `fail_groupless`. All of them end in `_close`, so that every writer
-locks groups, writes members and deletes empty groups in the same order. `Settler` calls them.
+The other way to a terminal state is `cancel`. Both end in `_close`, so that every writer locks groups, writes members
+and deletes empty groups in the same order. `Settler` calls them.
 """
 
 import json
@@ -17,9 +17,9 @@ from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.values import Fact, Flushed, Milliseconds, Verdict
 from sensorpool.settle import decide
-from sensorpool.store import callbacks, outbox_rows, settling
-from sensorpool.store.codes import is_data_error, is_locked
+from sensorpool.store import callback_rows, outbox_rows, settling
 from sensorpool.store.database import Database
+from sensorpool.store.database_errors import is_data_error, is_locked
 from sensorpool.store.transaction import ATTEMPTS
 
 GROUPS = 1_000  # in one flush
@@ -143,40 +143,6 @@ def cancel_in(
     return _close(database.now(connection, clock), connection, verdicts, touched, staying)
 
 
-def fail_groupless(database: Database, instances: Sequence[tuple[int, int]]) -> Flushed:
-    """Fail sensing instances (id, group id) without a group, which only an edit of the tables by hand makes.
-
-    :raises Unreachable: when the database does not answer.
-    """
-    reason = "its poke group is gone: the tables were changed by hand"
-
-    def change(connection: Connection) -> Flushed:
-        clock = settling.begin(connection)
-        sensing = settling.groups_of(connection, [instance_id for instance_id, _ in instances])
-        verdicts = [
-            Verdict(instance_id, group_id, State.FAILED, Ending.FAIL, reason)
-            for instance_id, group_id in sensing.items()
-        ]
-        return _close(database.now(connection, clock), connection, verdicts, {}, ())
-
-    return database.transaction(kept=_is_kept).run(change)
-
-
-def drop_empty_groups(database: Database, group_ids: Sequence[int]) -> int:
-    """Delete groups without a sensing instance; return how many were deleted.
-
-    :raises CountMismatch: when an instance joined one of them meanwhile; then none is deleted.
-    """
-
-    def change(connection: Connection) -> int:
-        settling.begin(connection)
-        locked = settling.lock_groups(connection, group_ids)
-        settling.let_go(connection, locked, ())
-        return len(locked)
-
-    return database.run(change)
-
-
 def _is_kept(connection: Connection, flushed: Flushed) -> bool:
     """Whether a flush whose COMMIT had no answer was committed."""
     ids = [each.id for each in flushed.settled]
@@ -204,16 +170,17 @@ def _settle(
     passed_over = settling.there(connection, by_group.keys() - locked.keys()) if free_only else set()
     unsettled = dict.fromkeys(passed_over, _LOCKED)
     members = settling.sensing_members(connection, locked)
+    empty = locked.keys() - {member.group_id for member in members}  # by a change of the tables by hand
     if free_only and (held := settling.held_groups(connection, members)):  # a group's members settle together
         unsettled |= dict.fromkeys(held, _LOCKED)
         members = [member for member in members if member.group_id not in held]
     decision = decide.decide(by_group, members, tick_ms=tick_ms, timeouts=timeouts)
-    if not decision.verdicts and not decision.grown:
+    if not (decision.verdicts or decision.grown or empty):
         return Flushed(unsettled=unsettled)
     if decision.grown:
         settling.write_steps(connection, decision.grown)
     ending = {verdict.instance_id for verdict in decision.verdicts}
-    touched = {v.group_id for v in decision.verdicts} | {member.group_id for member, _ in decision.grown}
+    touched = {v.group_id for v in decision.verdicts} | {member.group_id for member, _ in decision.grown} | empty
     staying = {m.group_id for m in members if m.id not in ending} & touched
     versions = {each: locked[each] for each in touched}
     flushed = _close(database.now(connection, clock), connection, decision.verdicts, versions, staying)
@@ -240,6 +207,6 @@ def _close(
     if verdicts:
         ids = [verdict.instance_id for verdict in verdicts]
         flushed.outbox_id = outbox_rows.note(connection, ids, now)
-        callbacks.note(connection, flushed.settled, now)
+        callback_rows.note(connection, flushed.settled, now)
     failpoint("settle.before_commit")
     return flushed

@@ -5,11 +5,8 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from sensorpool.errors import SchemaMismatch, Unreachable
 from sensorpool.instrumentation import spans
 from sensorpool.instrumentation.failpoint import failpoint
-from sensorpool.instrumentation.logs import logger
-from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.states import Ending, Outcome
 from sensorpool.model.values import Fact, Flushed, Milliseconds
 from sensorpool.settle import flush
@@ -19,20 +16,9 @@ Result = TypeVar("Result")
 
 _SURE = frozenset({Outcome.LANDED, Outcome.SKIP})  # outcomes that the end of a service does not bring about
 
-log = logger(__name__)
-
-
-def _nothing(_: object) -> None:
-    """Observe nothing, in a process without metrics."""
-
-
-def _goes_on() -> bool:
-    """Stand in for a process that nothing tells to end."""
-    return False
-
 
 class Settler:
-    """Settles, cancels, hands back and fails; observes and delivers after each commit. Safe to share between threads.
+    """Settles, cancels and hands back; observes and delivers after each commit. Safe to share between threads.
 
     :param deliver: has a committed flush published, without waiting for a broker.
     :param observe: is called with each committed flush.
@@ -46,10 +32,10 @@ class Settler:
         self,
         database: Database,
         deliver: Callable[[Flushed], object],
-        observe: Callable[[Flushed], object] = _nothing,
-        observe_unsettled: Callable[[int], object] = _nothing,
+        observe: Callable[[Flushed], object] = lambda _: None,
+        observe_unsettled: Callable[[int], object] = lambda _: None,
         *,
-        is_ending: Callable[[], bool] = _goes_on,
+        is_ending: Callable[[], bool] = lambda: False,
         tick_ms: Milliseconds,
     ) -> None:
         self.database = database
@@ -88,27 +74,6 @@ class Settler:
     def hand_back(self, reasons: Mapping[int, str]) -> int:
         """Have the waiters of instances poke by themselves: see `cancel`."""
         return self._tell(flush.cancel(self.database, reasons, Ending.HANDED_BACK))
-
-    def fail_groupless(self, instances: Sequence[tuple[int, int]]) -> int:
-        """Fail instances (id, group id) without a group; an instance that cannot be written stays, and the rest go on.
-
-        :returns: how many failed.
-        :raises Unreachable: when the database does not answer; earlier instances have failed.
-        """
-        try:
-            flushed = flush.fail_groupless(self.database, instances)
-        except (Unreachable, SchemaMismatch):
-            raise
-        except Exception as error:
-            if len(instances) > 1:
-                middle = len(instances) // 2
-                return self.fail_groupless(instances[:middle]) + self.fail_groupless(instances[middle:])
-            instance_id = instances[0][0]
-            log.error(
-                "an instance whose group is gone cannot be failed", instance_id=instance_id, error=one_line(error)
-            )
-            return 0
-        return self._tell(flushed)
 
     def commit(
         self,

@@ -1,11 +1,11 @@
-"""Lists of the conditions that are waited for, for people: which ones, in which order, and who waits for them."""
+"""The conditions that are waited for: lists for people, who waits for them, and those that a wake-up concerns."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from sensorpool.model.states import State
 from sensorpool.store.dialects import among, count_rows
@@ -17,6 +17,8 @@ _COLUMNS = (
     *("id", "digest", "hashcode", "shardcode", "members", "op_classpath", "poke_context", "poke_interval", "phase"),
     *("registered_at", "next_deadline", "family", "backend", "logical_date", "late_since"),
 )
+_AT_ONCE = 1_000  # values of a wake-up in one statement
+_ESCAPE = "\\"
 _KEY = (s.c.id, s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.c.try_number)
 
 
@@ -152,3 +154,40 @@ def landings(connection: Connection, family: int, most: int) -> list[Any]:
     """Return the newest landings of a family."""
     query = select(landing).where(landing.c.family == family).order_by(landing.c.ended_at.desc()).limit(most)
     return list(connection.execute(query).mappings())
+
+
+class Woken(NamedTuple):
+    """A group to be woken."""
+
+    id: int
+    shardcode: int
+
+
+def of_digests(connection: Connection, digests: Collection[bytes], most: int) -> list[Woken]:
+    """Return the groups with these identities."""
+    return _some(connection, g.c.digest, list(digests), most)
+
+
+def of_locations(connection: Connection, locations: Collection[str], most: int) -> list[Woken]:
+    """Return the groups that wait for something at one of these locations."""
+    return _some(connection, g.c.location, list(locations), most)
+
+
+def below(connection: Connection, prefix: str, most: int) -> list[Woken]:
+    """Return the groups whose location begins with a prefix."""
+    pattern = "".join(f"{_ESCAPE}{letter}" if letter in f"%_{_ESCAPE}" else letter for letter in prefix)
+    return _rows(
+        connection, select(g.c.id, g.c.shardcode).where(g.c.location.like(f"{pattern}%", escape=_ESCAPE)), most
+    )
+
+
+def _some(connection: Connection, column: Any, values: list[Any], most: int) -> list[Woken]:
+    found: list[Woken] = []
+    for start in range(0, len(values), _AT_ONCE):
+        wanted = column.in_(values[start : start + _AT_ONCE])
+        found += _rows(connection, select(g.c.id, g.c.shardcode).where(wanted), most - len(found))
+    return found
+
+
+def _rows(connection: Connection, statement: Select[Any], most: int) -> list[Woken]:
+    return [Woken(row[0], row[1]) for row in connection.execute(statement.limit(most))] if most > 0 else []

@@ -1,8 +1,6 @@
 """A database: its transactions, and its clock."""
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from sqlalchemy import Connection, CursorResult
@@ -12,8 +10,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import forks
 from sensorpool.model.values import Milliseconds
-from sensorpool.store import planned, told
-from sensorpool.store.codes import is_locked, is_unreachable
+from sensorpool.store import database_errors
+from sensorpool.store.database_errors import is_locked, is_unreachable
 from sensorpool.store.dialects import clock_question
 from sensorpool.store.engine import make_engine, refuse_missing_file
 from sensorpool.store.transaction import ATTEMPTS, Transaction
@@ -30,7 +28,7 @@ _READ_ONLY = {
 }
 
 
-class Named(Protocol):
+class DatabaseSettings(Protocol):
     """Settings that name a database."""
 
     @property
@@ -38,21 +36,6 @@ class Named(Protocol):
 
     @property
     def database_schema(self) -> str: ...
-
-
-class _Kept(threading.local):
-    """The connection that the reads of a thread share for a while."""
-
-    is_wanted = False
-    connection: Connection | None = None
-
-    def drop(self, *, spoilt: bool = False) -> None:
-        """Give the connection back, if there is one; a spoilt one is closed."""
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            if spoilt:
-                connection.invalidate()
-            connection.close()
 
 
 class Database:
@@ -74,12 +57,11 @@ class Database:
         self.schema = schema
         self._clock = clock
         self._of_parents: list[Any] = []  # pools of connections
-        self._kept = _Kept()
         forks.note(self)
 
     @classmethod
     def of(
-        cls, settings: Named, *, pool_size: int = POOL_SIZE, clock: Callable[[], Milliseconds] | None = None
+        cls, settings: DatabaseSettings, *, pool_size: int = POOL_SIZE, clock: Callable[[], Milliseconds] | None = None
     ) -> Self:
         """Return the database that settings name. An SQLite file is not made: see `refuse_missing_file`."""
         made = cls(settings.database_url, schema=settings.database_schema, pool_size=pool_size, clock=clock)
@@ -112,63 +94,18 @@ class Database:
 
         :raises Unreachable: when the database does not answer, or another transaction holds a whole table for too long.
         """
-        try:
-            return self._ask(question, *args, **named)
-        except DBAPIError as error:
-            if is_locked(error):
-                raise Unreachable(told.unreachable(self.engine, error)) from error
-            raise
-
-    def _ask(
-        self,
-        question: Callable[Concatenate[Connection, Arguments], Result],
-        /,
-        *args: Arguments.args,
-        **named: Arguments.kwargs,
-    ) -> Result:
         for is_last in (False, True):
             try:
-                with self._reading() as connection:
+                with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                     return question(connection, *args, **named)
             except (DBAPIError, PoolTimeout) as error:
                 # a connection that was lost while it was idle is replaced: the server may be there again
                 if is_last or not getattr(error, "connection_invalidated", False):
-                    if is_unreachable(error):
-                        raise Unreachable(told.unreachable(self.engine, error)) from error
-                    told.explain(error)
+                    if is_unreachable(error) or is_locked(error):
+                        raise Unreachable(database_errors.unreachable(self.engine, error)) from error
+                    database_errors.explain(error)
                     raise
         raise AssertionError("unreachable")
-
-    @contextmanager
-    def one_connection(self) -> Iterator[None]:
-        """Have the calls of `read` on this thread share a connection: each is one round trip, and no more."""
-        kept = self._kept
-        if kept.is_wanted:
-            yield
-            return
-        kept.is_wanted = True
-        try:
-            yield
-        finally:
-            kept.is_wanted = False
-            kept.drop()
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        connection = self._kept.connection
-        if connection is None:
-            connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        if not self._kept.is_wanted:
-            with connection:
-                yield connection
-            return
-        self._kept.connection = connection
-        try:
-            yield connection
-        except BaseException as error:
-            # an error that is not the database's may have come in the middle of a statement
-            self._kept.drop(spoilt=not isinstance(error, DBAPIError))
-            raise
 
     def run(
         self,
@@ -182,22 +119,6 @@ class Database:
         :raises Unreachable: when the database does not answer, or stays busy, after the last attempt.
         """
         return self.transaction().run(change, *args, **named)
-
-    def run_alone(
-        self,
-        change: Callable[Concatenate[Connection, Arguments], Result],
-        /,
-        *args: Arguments.args,
-        **named: Arguments.kwargs,
-    ) -> Result:
-        """Call a ``change`` of one statement, which may be repeated: it commits by itself, without two round trips.
-
-        :raises Unreachable: when the database does not answer, or stays busy.
-        """
-        try:
-            return self._ask(change, *args, **named)
-        except DBAPIError:  # busy, perhaps: a transaction has more patience
-            return self.run(change, *args, **named)
 
     def transaction(
         self,
@@ -236,7 +157,7 @@ class Database:
     @property
     def where(self) -> str:
         """The URL of the database without its password, for people."""
-        return told.where(self.engine)
+        return database_errors.where(self.engine)
 
     def dispose(self) -> None:
         """Close the connections."""
@@ -244,8 +165,7 @@ class Database:
 
     def begin_anew(self) -> None:
         """Leave the connections to the parent process. They stay open here: a close would end them on the server."""
-        self._of_parents += [self.engine.pool, self._kept, self._kept.connection]
-        self._kept = _Kept()
+        self._of_parents.append(self.engine.pool)
         self.engine.dispose(close=False)
 
 
@@ -255,15 +175,9 @@ def table_prefix(connection: Connection) -> str:
     return f'"{schema}".' if schema else ""
 
 
-def fetch(
-    connection: Connection, statement: str, values: Mapping[str, Any], *, planned_once: bool = False
-) -> list[Any]:
-    """Run SQL in the driver's form; return the driver's rows: SQLAlchemy's cost four times as much.
-
-    :param planned_once: keep the plan for the next time (`planned.options`).
-    """
-    options = planned.options(connection) if planned_once else None
-    return fetched(connection.exec_driver_sql(statement, dict(values), execution_options=options))
+def fetch(connection: Connection, statement: str, values: Mapping[str, Any]) -> list[Any]:
+    """Run SQL in the driver's form; return the driver's rows: SQLAlchemy's cost four times as much."""
+    return fetched(connection.exec_driver_sql(statement, dict(values)))
 
 
 def fetched(result: CursorResult[Any]) -> list[Any]:

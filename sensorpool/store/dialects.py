@@ -1,11 +1,11 @@
-"""SQL that each database spells in its own way: the clock, the lower of two, whole quotients, and lists of ids."""
+"""SQL that each database spells in its own way: the clock, and lists of ids."""
 
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Dialect, bindparam, func
+from sqlalchemy import Boolean, Dialect, bindparam, case, func
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement, GenericFunction
+from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import UserDefinedType
 
 POSTGRES_CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
@@ -20,50 +20,16 @@ _CLOCKS = {
 
 
 def clock_question(dialect: str) -> str:
-    """Return the statement that asks a database for its time (`clock_ms`), by the name of its dialect."""
+    """Return the statement that asks a database for its time in milliseconds since 1970 UTC.
+
+    The time goes on inside of a transaction.
+    """
     return f"SELECT {_CLOCKS[dialect]}"
 
 
-class clock_ms(GenericFunction[int]):  # the name of an SQL function
-    """The database's wall clock in milliseconds since 1970 UTC, also inside a transaction."""
-
-    type = BigInteger()
-    inherit_cache = True
-
-
-@compiles(clock_ms)
-def _clock(_: Any, compiler: Any, **__: Any) -> str:
-    return _CLOCKS[compiler.dialect.name]
-
-
 def lower(first: Any, second: Any) -> Any:
-    """The lower of two SQL numbers; SQLite calls ``least`` ``min``."""
-    return _lower(first, second)
-
-
-class _lower(GenericFunction[int]):
-    type = BigInteger()
-    inherit_cache = True
-
-
-@compiles(_lower)
-def _least(element: Any, compiler: Any, **kw: Any) -> str:
-    name = "min" if compiler.dialect.name == "sqlite" else "least"
-    return f"{name}({compiler.process(element.clauses, **kw)})"
-
-
-class whole_quotient(GenericFunction[int]):
-    """Integer division of two non-negative SQL integers (MySQL's ``/`` rounds)."""
-
-    type = BigInteger()
-    inherit_cache = True
-
-
-@compiles(whole_quotient)
-def _quotient(element: Any, compiler: Any, **kw: Any) -> str:
-    dividend, divisor = (compiler.process(clause, **kw) for clause in element.clauses)
-    sign = "DIV" if compiler.dialect.name in {"mysql", "mariadb"} else "/"
-    return f"(({dividend}) {sign} ({divisor}))"
+    """The lower of two SQL numbers."""
+    return case((first < second, first), else_=second)
 
 
 count_rows = func.count()

@@ -1,21 +1,18 @@
 """The engine of each type of database: its driver, its pool of connections, and the time limits of a connection."""
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from sensorpool.errors import SchemaMismatch, SettingsError
-from sensorpool.store import direct, planned
-from sensorpool.store.codes import spoils_connections
+from sensorpool.store import pooler_detection
+from sensorpool.store.database_errors import spoils_connections
 
-_PING_AFTER = 20.0  # seconds without use; more than a usual tick
 IDLE_LIMIT_MS = 3_000  # a process that freezes inside a transaction holds its locks no longer than this
 LOCK_WAIT_MS = 4_000  # for one lock; longer than the idle limit, so that a frozen process's lock comes free in time
 SQLITE_PATIENCE = 3.0  # seconds that one attempt waits for another writer
@@ -69,10 +66,8 @@ def make_engine(url: str, pool_size: int) -> Engine:
     elif backend in {"mysql", "mariadb"}:
         event.listen(engine, "connect", _bound_mysql)
     else:
-        direct.listen(engine, LOCK_WAIT_MS)
-        planned.listen(engine)
+        pooler_detection.listen(engine, LOCK_WAIT_MS)
     event.listen(engine, "handle_error", _drop_spoilt_connections)
-    _ping_idle_connections(engine)
     return engine
 
 
@@ -84,32 +79,19 @@ def refuse_missing_file(engine: Engine) -> None:
     engine.update_execution_options(sqlite_file_must_exist=True)
 
 
-def _ping_idle_connections(engine: Engine) -> None:
-    """Have connections that were idle pinged before they are used again.
+def transaction_limits() -> str:
+    """Return SQL that sets the limits of a transaction on PostgreSQL: columns of a SELECT, before the first lock.
 
-    SQLAlchemy's own ``pool_pre_ping`` pings at each use: a round trip more. A connection that was lost within that
-    time costs its user one more attempt, as one that is lost a moment after the ping does.
+    PostgreSQL ends the transaction if its process freezes in it, so that its locks do not last, and bounds its waits
+    for locks. It must also read indexes: when thousands have just settled, its statistics say that no row is sensing,
+    and that a read of the whole table is quickest.
     """
-
-    def note(_connection: Any, record: ConnectionPoolEntry) -> None:
-        record.info["used_at"] = time.monotonic()
-
-    def ping(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
-        if time.monotonic() - record.info.get("used_at", -_PING_AFTER) < _PING_AFTER:
-            return
-        dialect = engine.dialect
-        try:
-            alive = dialect.do_ping(connection)
-        except dialect.loaded_dbapi.Error as error:
-            if not dialect.is_disconnect(error, connection, None):
-                raise
-            alive = False
-        if not alive:
-            raise InvalidatePoolError
-
-    event.listen(engine, "connect", note)
-    event.listen(engine, "checkin", note)
-    event.listen(engine, "checkout", ping)
+    limits = {
+        "lock_timeout": LOCK_WAIT_MS,
+        "idle_in_transaction_session_timeout": IDLE_LIMIT_MS,
+        "enable_seqscan": "off",
+    }
+    return ", ".join(f"set_config('{name}', '{value}', true)" for name, value in limits.items())
 
 
 def _drop_spoilt_connections(context: ExceptionContext) -> None:
@@ -123,10 +105,9 @@ def _drop_spoilt_connections(context: ExceptionContext) -> None:
 
 def _connect_arguments(backend: str) -> dict[str, Any]:
     if backend == "postgresql":
-        # prepare_threshold: prepared statements do not survive PgBouncer in transaction mode (see `planned`)
         return {
             "connect_timeout": 5,
-            "prepare_threshold": None,
+            "prepare_threshold": None,  # see `pooler_detection`
             "client_encoding": "utf8",  # whatever the database's encoding; texts of SQL_ASCII would be bytes here
             "keepalives_idle": 10,
             "keepalives_interval": 5,

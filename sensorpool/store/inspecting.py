@@ -1,9 +1,10 @@
 """Queries for people; none of them is on the path of the data."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import Connection, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, case, func, or_, select
 
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Key, Milliseconds, ShardRange
@@ -11,7 +12,70 @@ from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.schema import outbox
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
-from sensorpool.store.shards import within
+
+_LATE = select(g.c.id).where(g.c.late_since.is_not(None))
+_ESCAPE = "!"
+_CONTEXT = "poke_context"
+_SEARCHED = ("dag_id", "task_id", "run_id", "op_classpath", _CONTEXT, "reason")
+_COLUMNS = (
+    *("id", "state", "ending", "dag_id", "task_id", "run_id", "map_index", "try_number"),
+    *("op_classpath", "start_date", "timeout_at", "settled_at", "reason"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which instances are wanted; None: any.
+
+    :param text: a part of the task's names, the class path, the context or the reason, in small or capital letters.
+    :param past: only those that still wait, with a deadline before this time.
+    :param late: only those that wait for a condition that is later than usual.
+    :param before: only those with a lower id: the next page.
+    :param contexts: whether contexts are read and searched.
+    """
+
+    text: str | None = None
+    state: State | None = None
+    ending: Ending | None = None
+    dag_id: str | None = None
+    task_id: str | None = None
+    run_id: str | None = None
+    map_index: int | None = None
+    past: Milliseconds | None = None
+    late: bool = False
+    before: int | None = None
+    contexts: bool = True
+
+    def texts(self) -> list[str]:
+        """Return the texts that are looked for."""
+        return [value for field in fields(self) if isinstance(value := getattr(self, field.name), str)]
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Return what holds for each instance that is wanted, on this page or another one."""
+        equal = ("state", "ending", "dag_id", "task_id", "run_id", "map_index")
+        found = [s.c[name] == value for name in equal if (value := getattr(self, name)) is not None]
+        if self.text is not None:
+            names = [name for name in _SEARCHED if self.contexts or name != _CONTEXT]
+            found.append(or_(*(s.c[name].icontains(self.text, autoescape=True, escape=_ESCAPE) for name in names)))
+        if self.past is not None:
+            found += [s.c.state == State.SENSING, s.c.timeout_at < self.past]
+        if self.late:
+            found += [s.c.state == State.SENSING, s.c.group_id.in_(_LATE)]
+        return found
+
+
+def instances(connection: Connection, selection: Selection, most: int) -> list[Any]:
+    """List instances, the newest first."""
+    names = [*_COLUMNS, *([_CONTEXT] if selection.contexts else [])]
+    query = select(*(s.c[name] for name in names)).where(*selection.conditions())
+    if selection.before is not None:
+        query = query.where(s.c.id < selection.before)
+    return list(connection.execute(query.order_by(s.c.id.desc()).limit(most)).mappings())
+
+
+def count_instances(connection: Connection, selection: Selection) -> int:
+    """Return how many instances are wanted, on all pages."""
+    return int(connection.execute(select(count_rows).select_from(s).where(*selection.conditions())).scalar_one())
 
 
 def conditions(connection: Connection, instance_ids: Collection[int]) -> dict[int, tuple[State, int]]:
@@ -46,7 +110,7 @@ def waiters(connection: Connection, instance_ids: Collection[int]) -> list[Any]:
 
     The rows say whether there is an XCom value, but not the value: there may be thousands of 256 KB each.
     """
-    has_value = or_(s.c.xcom_value.is_not(None), s.c.shared_value_id.is_not(None)).label("has_value")
+    has_value = s.c.xcom_value.is_not(None).label("has_value")
     waits = (s.c.group_id, s.c.shardcode, s.c.start_date, s.c.timeout_at, g.c.members)
     query = (
         select(s.c.id, s.c.external_id, s.c.state, *waits, s.c.ending, s.c.reason, has_value)
@@ -118,8 +182,8 @@ def intervals(connection: Connection, ids: Sequence[int]) -> dict[int, Milliseco
 
 def shortest_interval(connection: Connection, shard_range: ShardRange) -> Milliseconds | None:
     """Return the shortest interval of a range's groups; None if the range has no group."""
-    inside = within(shard_range.shard_min, shard_range.shard_max)
-    return connection.execute(select(func.min(g.c.poke_interval)).where(inside)).scalar()
+    inside = g.c.shardcode >= shard_range.shard_min, g.c.shardcode < shard_range.shard_max
+    return connection.execute(select(func.min(g.c.poke_interval)).where(*inside)).scalar()
 
 
 def past_deadline(connection: Connection, now: Milliseconds, intervals: int, more: Milliseconds) -> tuple[int, Any]:

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from sensorpool.model.states import Ending
 from sensorpool.model.values import Milliseconds, Verdict
-from sensorpool.store.dialects import among, count_rows, whole_quotient
+from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.schema import landing
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
@@ -126,14 +126,14 @@ def _rows(groups: Any, of: Any) -> Any:
     c = groups.c
     ended_at = func.coalesce(of.landed_at, of.last_at)
     waited = case((ended_at > c.registered_at, ended_at - c.registered_at), else_=0)
-    interval = func.nullif(c.poke_interval, 0)  # 0 is an edited row
+    interval = func.nullif(c.poke_interval, 0, type_=BigInteger)  # 0 is an edited row
     return select(
         family_of(c),
         *(c.digest, c.op_classpath, c.backend, c.logical_date, c.registered_at),
         ended_at,
         case((of.landed_at.is_not(None), Ending.LANDED.value), else_=of.last_ending),
         of.waiters,
-        func.coalesce(whole_quotient(waited, interval), 0) + 1,
+        func.coalesce(waited // interval, 0) + 1,
     ).where(of.waiters > 0)
 
 

@@ -1,16 +1,13 @@
 """The load of due groups: the query is the scheduler."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, func, or_, select
+from sqlalchemy import BigInteger, Connection, and_, bindparam, func, or_, select
 
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
-from sensorpool.store import due_postgres
 from sensorpool.store.database import fetched
-from sensorpool.store.dialects import among, whole_quotient
+from sensorpool.store.dialects import among
 from sensorpool.store.schema import poke_group as g
-from sensorpool.store.shards import within
 
 _GROUP = (
     g.c.id,
@@ -28,23 +25,16 @@ DueRow = tuple[int, int, int]
 """Id, version and hashcode of a group: enough for a process that has the group in its cache."""
 
 
-def _due_groups() -> Select[Any]:
-    last, after, now = (bindparam(name, type_=BigInteger) for name in ("last", "registered_after", "now"))
-
-    def period(at: Any) -> Any:
-        return whole_quotient(at + g.c.phase, _INTERVAL)
-
-    return select(g.c.id, g.c.version, g.c.hashcode).where(
-        within(bindparam("shard_min"), bindparam("shard_max")),
-        or_(
-            period(now) > period(last),
-            g.c.registered_at > after,
-            and_(g.c.next_deadline > last, g.c.next_deadline <= now),
-        ),
-    )
-
-
-DUE_GROUPS = _due_groups()
+_LAST, _AFTER, _NOW = (bindparam(name, type_=BigInteger) for name in ("last", "registered_after", "now"))
+_DUE_GROUPS = select(g.c.id, g.c.version, g.c.hashcode).where(
+    g.c.shardcode >= bindparam("shard_min"),
+    g.c.shardcode < bindparam("shard_max"),
+    or_(  # a period began since the last load, the group is new, or a deadline has come
+        (_NOW + g.c.phase) % _INTERVAL < _NOW - _LAST,
+        g.c.registered_at > _AFTER,
+        and_(g.c.next_deadline <= _NOW, g.c.next_deadline > _LAST),
+    ),
+)
 
 
 def due_groups(
@@ -59,8 +49,6 @@ def due_groups(
 
     :param last: the last load of the range.
     """
-    if due_postgres.answers(connection, shard_range, last, now):
-        return due_postgres.due_groups(connection, shard_range, last=last, now=now, commit_overlap=commit_overlap)
     values = {
         "shard_min": shard_range.shard_min,
         "shard_max": shard_range.shard_max,
@@ -68,7 +56,7 @@ def due_groups(
         "last": last,
         "registered_after": last - commit_overlap,
     }
-    return fetched(connection.execute(DUE_GROUPS, values))
+    return fetched(connection.execute(_DUE_GROUPS, values))
 
 
 _GROUPS = select(*_GROUP, g.c.op_classpath, g.c.poke_context, g.c.backend).where(among(g.c.id))

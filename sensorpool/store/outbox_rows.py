@@ -41,21 +41,20 @@ def forget(connection: Connection, outbox_id: int) -> None:
 
 
 def unpublished(
-    connection: Connection, now: Milliseconds, age: Milliseconds, most: int, *, newest: bool = False, after: int = 0
+    connection: Connection, now: Milliseconds, age: Milliseconds, most: int, *, after: int = 0
 ) -> list[Unpublished]:
-    """Return outbox rows older than ``age`` that may be tried: a dead process left them, or a broker refused them.
+    """Return outbox rows older than ``age`` that may be tried, the oldest first: a dead process left them, or a broker
+    refused them.
 
     A row from the future counts as old: a clock that is put back by an hour must not delay results by an hour.
 
     :param most: the most rows to return.
-    :param newest: whether the newest rows come first; default: the oldest.
     :param after: only rows with a greater id.
     """
     old = or_(outbox.c.created_at < now - age, outbox.c.created_at > now)
     due = or_(outbox.c.next_try_at.is_(None), outbox.c.next_try_at <= now, outbox.c.next_try_at > now + LONGEST_PAUSE)
-    order = outbox.c.id.desc() if newest else outbox.c.id
     query = select(outbox.c.id, outbox.c.instance_ids, outbox.c.tries)
-    rows = connection.execute(query.where(old, due, outbox.c.id > after).order_by(order).limit(most))
+    rows = connection.execute(query.where(old, due, outbox.c.id > after).order_by(outbox.c.id).limit(most))
     return [Unpublished(row[0], _read_ids(row[1]), row[2]) for row in rows]
 
 

@@ -1,7 +1,6 @@
 """Deletion of rows that are no longer needed. Columns that change have no index, so these functions walk by id."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, Delete, delete, exists, select, update
 
@@ -14,55 +13,24 @@ from sensorpool.store.dialects import among
 from sensorpool.store.schema import callback as c
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
-from sensorpool.store.shards import within
-
-_HIGHEST = 2**31 - 1  # shardcode
 
 
-@dataclass(slots=True)
-class Page:
-    """The findings in one page of rows, ordered by id."""
+def look_at_instances(
+    connection: Connection, after_id: int, size: int, before: Milliseconds
+) -> tuple[list[int], int | None]:
+    """Look at the next instances by id; return those that settled before a time.
 
-    old: list[int] = field(default_factory=list)  # terminal instances settled before the given time
-    groupless: list[tuple[int, int]] = field(default_factory=list)  # sensing instances, with the id of a missing group
-    empty: list[int] = field(default_factory=list)  # groups without a sensing instance
-    last: int | None = None  # the last id of the page; None: the end of the table
-
-    @property
-    def is_in_order(self) -> bool:
-        """Whether there is nothing to do in the page."""
-        return not (self.old or self.groupless or self.empty)
-
-
-def look_at_instances(connection: Connection, after_id: int, size: int, before: Milliseconds) -> Page:
-    """Look at the next instances by id: find those that settled before ``before``, and sensing ones without a group."""
-    rows = connection.execute(
-        select(s.c.id, s.c.state, s.c.settled_at, s.c.group_id, g.c.id)
-        .select_from(s.outerjoin(g, g.c.id == s.c.group_id))
-        .where(s.c.id > after_id)
-        .order_by(s.c.id)
-        .limit(size)
-    ).all()
-    page = Page(last=rows[-1][0] if len(rows) == size else None)
-    for instance_id, state, settled_at, group_id, found in rows:
-        if state == State.SENSING:
-            if found is None:
-                page.groupless.append((instance_id, group_id))
-        elif settled_at is not None and settled_at < before:
-            page.old.append(instance_id)
-    return page
-
-
-def look_at_groups(connection: Connection, after_id: int, size: int) -> Page:
-    """Look at the next groups by id: find groups without a sensing instance."""
-    sensing = exists().where(s.c.group_id == g.c.id, s.c.state == State.SENSING)
-    rows = connection.execute(select(g.c.id, sensing).where(g.c.id > after_id).order_by(g.c.id).limit(size)).all()
-    return Page(empty=[row[0] for row in rows if not row[1]], last=rows[-1][0] if len(rows) == size else None)
+    :returns: also the last id that was looked at; None: the end of the table.
+    """
+    query = select(s.c.id, s.c.state, s.c.settled_at).where(s.c.id > after_id).order_by(s.c.id).limit(size)
+    rows = connection.execute(query).all()
+    old = [each.id for each in rows if each.state != State.SENSING and (each.settled_at or before) < before]
+    return old, rows[-1].id if len(rows) == size else None
 
 
 def beyond(connection: Connection, limit: int, most: int) -> list[int]:
     """Return groups whose shardcode lies in no range: the limit was lowered, or a client has another limit."""
-    return list(connection.execute(select(g.c.id).where(within(limit, _HIGHEST)).limit(most)).scalars())
+    return list(connection.execute(select(g.c.id).where(g.c.shardcode >= limit).limit(most)).scalars())
 
 
 def fold(connection: Connection, group_ids: Sequence[int], limit: int) -> int:

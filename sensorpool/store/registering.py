@@ -4,59 +4,26 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Text, and_, bindparam, func, insert, select, true, tuple_
+from sqlalchemy import Connection, bindparam, insert, select, tuple_
 from sqlalchemy.dialects import mysql, sqlite
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from sensorpool.model.states import State
 from sensorpool.model.values import Instance, Key, Milliseconds
-from sensorpool.store import admission, registering_postgres
+from sensorpool.store import registering_postgres, troubles
 from sensorpool.store.dialects import lower
-from sensorpool.store.rows import Known, NewGroup, NewInstance, Try, is_later_try
+from sensorpool.store.rows import KnownTry, NewGroup, NewInstance, is_later_try
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import schema_info
 from sensorpool.store.schema import sensor_instance as s
 
 _KEY = (s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index)
-_TRY = (
-    s.c.id,
-    *_KEY,
-    s.c.try_number,
-    s.c.op_classpath,
-    s.c.poke_context,
-    s.c.group_id,
-    s.c.hashcode,
-    s.c.shardcode,
-    s.c.state,
-)
+_ROWS = select(*(s.c[name] for name in KnownTry._fields))
+_TRIES = _ROWS.where(tuple_(*_KEY).in_(bindparam("tasks", expanding=True)))
 
 
-def _tries_by_arrays() -> Any:
-    """Return PostgreSQL's look-up: an array for each column. With a thousand tuples in IN it reads the whole table."""
-    names = [part.name for part in _KEY]
-    arrays = [bindparam(part.name, type_=ARRAY(Integer if part is s.c.map_index else Text)) for part in _KEY]
-    wanted = func.unnest(*arrays).table_valued(*names, name="wanted").render_derived()
-    same = and_(*(part == wanted.c[part.name] for part in _KEY))
-    found = select(*_TRY).where(same).offset(0).lateral("found")  # see joining_postgres
-    return select(*found.c).select_from(wanted.join(found, true()))
-
-
-_TRIES_BY_ARRAYS = _tries_by_arrays()
-_TRIES_BY_TUPLES = select(*_TRY).where(tuple_(*_KEY).in_(bindparam("tasks", expanding=True)))
-
-
-def known(connection: Connection, keys: Collection[Key]) -> dict[Key, Known]:
+def known(connection: Connection, keys: Collection[Key]) -> dict[Key, KnownTry]:
     """Return the instances that are registered under these keys."""
-    rows = {_key_of(row): row for row in _tries(connection, keys)}
-    return {
-        key: Known(
-            Instance(row.id, row.group_id, row.hashcode, row.shardcode, State(row.state), created=False, key=key),
-            row.op_classpath,
-            row.poke_context,
-        )
-        for key, row in rows.items()
-        if key in keys
-    }
+    return {row.key: row for row in _tries(connection, keys) if row.key in keys}
 
 
 def has_tries(connection: Connection, keys: Collection[Key]) -> bool:
@@ -64,21 +31,28 @@ def has_tries(connection: Connection, keys: Collection[Key]) -> bool:
     return bool(_tries(connection, keys))
 
 
-def _tries(connection: Connection, keys: Collection[Key]) -> list[Any]:
-    """Return the columns of `_TRY` for every try of these task instances."""
+def other_tries(connection: Connection, keys: Collection[Key]) -> list[KnownTry]:
+    """Return the other tries of these task instances."""
+    own = set(keys)
+    return [row for row in _tries(connection, keys, own=False) if row.key not in own]
+
+
+def _tries(connection: Connection, keys: Collection[Key], *, own: bool = True) -> list[KnownTry]:
+    """Return every try of these task instances.
+
+    :param own: whether the tries of the keys themselves are wanted, too.
+    """
     if not keys:
         return []
-    tasks = [key.task for key in keys]
     if connection.dialect.name == "postgresql":
-        arrays = {part.name: list(values) for part, values in zip(_KEY, zip(*tasks, strict=True), strict=True)}
-        return list(connection.execute(_TRIES_BY_ARRAYS, arrays))
-    return list(connection.execute(_TRIES_BY_TUPLES, {"tasks": tasks}))
+        return list(map(KnownTry._make, registering_postgres.tries(connection, keys, own=own)))
+    return [KnownTry._make(row) for row in connection.execute(_TRIES, {"tasks": [key.task for key in keys]})]
 
 
 def is_there(connection: Connection, instance_id: int, key: Key) -> bool:
     """Whether an instance exists under this key."""
-    row = connection.execute(select(*_TRY).where(s.c.id == instance_id)).first()
-    return row is not None and _key_of(row) == key
+    row = connection.execute(_ROWS.where(s.c.id == instance_id)).first()
+    return row is not None and KnownTry._make(row).key == key
 
 
 def join(
@@ -97,7 +71,7 @@ def join(
     :param chosen: the keys of instances that may have other tries. Two tries of one task are registered one after the
         other, so that `other_tries`, which is called next, sees the earlier one.
     :param now: replaces the database's clock.
-    :returns: the new instances, without barred ones, and without instances of a group whose digest belongs to another
+    :returns: the new instances, without those of conditions in quarantine and of a digest that belongs to another
         context: two contexts never share a group, whatever their hash.
     """
     by_dialect = registering_postgres.join if connection.dialect.name == "postgresql" else _join
@@ -124,7 +98,7 @@ def _join(
     assert now is not None
     if connection.dialect.name != "sqlite":  # SQLite's transactions come one after the other anyway
         _lock_tries(connection, chosen)
-    if any(admission.barred(connection, [group.digest for group in groups], {each.dag_id for each in instances})):
+    if troubles.quarantined(connection, [group.digest for group in groups]):
         return []
     identities = {group.digest: (group.op_classpath, group.poke_context) for group in groups}
     joined = {bytes(row.digest): row for row in _join_groups(connection, [_group_row(group, now) for group in groups])}
@@ -144,21 +118,6 @@ def _lock_tries(connection: Connection, chosen: Sequence[Key]) -> None:
     if chosen:
         only_first = not any(is_later_try(key) for key in chosen)
         connection.execute(select(schema_info.c.id).with_for_update(read=only_first))
-
-
-def other_tries(connection: Connection, keys: Sequence[Key]) -> list[Try]:
-    """Return the other tries of these task instances."""
-    if not keys:
-        return []
-    if connection.dialect.name == "postgresql":
-        return registering_postgres.other_tries(connection, keys)
-    own = set(keys)
-    tries = [Try(_key_of(row), row.id, row.state) for row in _tries(connection, keys)]
-    return [each for each in tries if each.key not in own]
-
-
-def _key_of(row: Any) -> Key:
-    return Key(row.dag_id, row.task_id, row.run_id, row.map_index, row.try_number)
 
 
 _GROUP = (g.c.id, g.c.digest, g.c.version, g.c.hashcode, g.c.shardcode, g.c.op_classpath, g.c.poke_context)

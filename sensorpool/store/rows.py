@@ -1,60 +1,46 @@
 """The rows of registrations on their way into the database. Times are milliseconds from the database's now."""
 
-from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+from typing import NamedTuple
 
+from sensorpool.model.states import State
 from sensorpool.model.values import Instance, Key
-
-# each type with its name in PostgreSQL
-Bytes = Annotated[bytes, "bytea"]
-Text = Annotated[str, "text"]
-Int4 = Annotated[int, "int4"]
-Int8 = Annotated[int, "int8"]
 
 
 class NewGroup(NamedTuple):
     """A group to make or to join, and how many join it."""
 
-    digest: Bytes
-    hashcode: Int8
-    shardcode: Int4
-    members: Int4
-    op_classpath: Text
-    poke_context: Text
-    poke_interval: Int8
-    phase: Int8
-    next_deadline: Int8
-    family: Int8 | None
-    backend: Text | None
-    location: Text | None
-    logical_date: Int8 | None
+    digest: bytes
+    hashcode: int
+    shardcode: int
+    members: int
+    op_classpath: str
+    poke_context: str
+    poke_interval: int
+    phase: int
+    next_deadline: int
+    family: int | None
+    backend: str | None
+    location: str | None
+    logical_date: int | None
 
 
 class NewInstance(NamedTuple):
     """An instance to insert, and the digest of the group that it joins."""
 
-    joined_digest: Bytes
-    dag_id: Text
-    task_id: Text
-    run_id: Text
-    map_index: Int4
-    try_number: Int4
-    external_id: Text | None
-    logical_date: Int8 | None
-    operator: Text
-    execution_context: Text
-    step: Int8
-    timeout: Int8
-    deadline: Int8
-    on_settled: Text | None
-
-
-def column_types(row: type) -> dict[str, str]:
-    """Return PostgreSQL's name of the type of each field of a row to insert."""
-    hints: dict[str, Any] = get_type_hints(row, include_extras=True)
-    return {
-        name: next(part.__metadata__[0] for part in (hint, *get_args(hint)) if hasattr(part, "__metadata__"))
-        for name, hint in hints.items()
-    }
+    joined_digest: bytes
+    dag_id: str
+    task_id: str
+    run_id: str
+    map_index: int
+    try_number: int
+    external_id: str | None
+    logical_date: int | None
+    operator: str
+    execution_context: str
+    step: int
+    timeout: int
+    deadline: int
+    on_settled: str | None
 
 
 def is_later_try(key: Key) -> bool:
@@ -62,17 +48,28 @@ def is_later_try(key: Key) -> bool:
     return key.try_number != 1
 
 
-class Known(NamedTuple):
-    """An instance that is registered already, and what it waits for."""
+class KnownTry(NamedTuple):
+    """The row of a try of a task instance that is registered already."""
 
-    instance: Instance
+    id: int
+    dag_id: str
+    task_id: str
+    run_id: str
+    map_index: int
+    try_number: int
     op_classpath: str
     poke_context: str
-
-
-class Try(NamedTuple):
-    """Another try of a task instance."""
-
-    key: Key
-    id: int
+    group_id: int
+    hashcode: int
+    shardcode: int
     state: str
+
+    @property
+    def key(self) -> Key:
+        """Its key."""
+        return Key(self.dag_id, self.task_id, self.run_id, self.map_index, self.try_number)
+
+    @property
+    def instance(self) -> Instance:
+        """The instance, as one that existed already."""
+        return Instance(self.id, self.group_id, self.hashcode, self.shardcode, State(self.state), False, self.key)

@@ -3,12 +3,9 @@
 Alembic owns the schema (``migrations/``); a test holds its head and this metadata equal.
 """
 
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
     Column,
-    Dialect,
     Index,
     Integer,
     LargeBinary,
@@ -34,15 +31,6 @@ metadata = MetaData(
 Id = BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
 Digest = LargeBinary(32).with_variant(mysql.BINARY(32), "mysql", "mariadb")
 LongText = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
-
-
-CELL_BITS = 7  # of a shardcode that its cell leaves out; an index counts by cells
-CELL = f"(shardcode >> {CELL_BITS})"
-SLOT = "mod(phase, greatest(poke_interval, 1))"  # of a group in its interval, in PostgreSQL; 0 is an edited row
-
-
-def _is_no_postgres(*_: Any, dialect: Dialect, **__: Any) -> bool:
-    return dialect.name != "postgresql"
 
 
 def _name(length: int) -> String:
@@ -75,33 +63,18 @@ poke_group = Table(
     Column("logical_date", BigInteger),
     Column("late_since", BigInteger),  # when it was found to be later than its family usually lands
     UniqueConstraint("digest"),
-    # the index alone answers the load: the table's rows are wide with contexts
-    Index("ix_poke_group_load", "shardcode").ddl_if(callable_=_is_no_postgres),
-    # on PostgreSQL another one does, and where there are many groups it finds those that are due (`due_postgres`)
+    # on PostgreSQL the index alone answers the load: the table's rows are wide with contexts
     Index(
-        "ix_poke_group_due",
-        text(CELL),
-        "poke_interval",
-        text(SLOT),
-        postgresql_include=[
-            "id",
-            "version",
-            "hashcode",
-            "shardcode",
-            "members",
-            "phase",
-            "registered_at",
-            "next_deadline",
-        ],
-    ).ddl_if(dialect="postgresql"),
+        "ix_poke_group_load",
+        "shardcode",
+        postgresql_include=["id", "version", "hashcode", "poke_interval", "phase", "registered_at", "next_deadline"],
+    ),
     Index(
         None,
         "location",
         postgresql_ops={"location": "varchar_pattern_ops"},  # for prefixes
         postgresql_where=text("location IS NOT NULL"),
     ),
-    Index("ix_poke_group_new", text(CELL), "registered_at").ddl_if(dialect="postgresql"),
-    Index("ix_poke_group_deadline", text(CELL), "next_deadline").ddl_if(dialect="postgresql"),
     Index(None, "late_since", postgresql_where=text("late_since IS NOT NULL")).ddl_if(dialect="postgresql"),
     sqlite_autoincrement=True,
 )
@@ -149,7 +122,6 @@ sensor_instance = Table(
     Column("settled_at", BigInteger),
     Column("xcom_value", LongText),  # JSON
     Column("on_settled", LongText),  # JSON: a Celery signature
-    Column("shared_value_id", BigInteger),  # the row of its XCom value, if that is kept once for several instances
     UniqueConstraint("dag_id", "task_id", "run_id", "map_index", "try_number"),
     Index(None, "group_id"),
     postgresql_with={"fillfactor": 50},  # the end of a row is written beside it, and no index is touched
@@ -187,15 +159,6 @@ poke_quarantine = Table(
     Column("since", BigInteger, nullable=False),
 )
 
-# DAGs with more sensing instances than their quota: further registrations are refused.
-dag_over_quota = Table(
-    "dag_over_quota",
-    metadata,
-    Column("dag_id", _name(250), primary_key=True),
-    Column("sensing", Integer, nullable=False),
-    Column("since", BigInteger, nullable=False),
-)
-
 # A row for each flush, written with the settle and deleted when its message is sent.
 outbox = Table(
     "sensorpool_outbox",
@@ -219,17 +182,6 @@ callback = Table(
     Column("tries", Integer, nullable=False, server_default="0"),
     Column("cause", LongText),  # why it was not sent
     Column("argument", LongText),  # JSON, of `on_late`; an `on_settled` task gets the result of its instance
-)
-
-# Large XCom values with several waiters: kept once, because a copy in each row would be too much.
-shared_value = Table(
-    "shared_value",
-    metadata,
-    Column("id", Id, primary_key=True, autoincrement=True),
-    Column("group_id", BigInteger, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("value", LongText, nullable=False),  # JSON
-    sqlite_autoincrement=True,
 )
 
 # What a first poke on an Airflow worker has proved of a class: other sensors like it may begin without a worker.

@@ -6,21 +6,25 @@
    others the interval and deadline of their remaining members.
 """
 
+import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, all_, bindparam, delete, func, select, update
 
 from sensorpool.errors import CountMismatch
-from sensorpool.model.states import State
+from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Key, Member, Milliseconds, Settled, Verdict
-from sensorpool.store import landings, settling_postgres, values
-from sensorpool.store.database import fetched
+from sensorpool.store import landings
+from sensorpool.store.database import fetch, fetched, table_prefix
 from sensorpool.store.dialects import POSTGRES_CLOCK, among, count_rows
-from sensorpool.store.engine import IDLE_LIMIT_MS, LOCK_WAIT_MS
+from sensorpool.store.engine import transaction_limits
 from sensorpool.store.schema import poke_group as g
 from sensorpool.store.schema import sensor_instance as s
+
+STATEMENT = 4 * 2**20  # bytes of verdicts in one statement
+_ROW = 64  # bytes of a verdict without its texts
 
 _THERE = select(g.c.id).where(among(g.c.id))
 _IN_ORDER = _THERE.add_columns(g.c.version).order_by(g.c.hashcode, g.c.id)
@@ -45,6 +49,17 @@ _WRITTEN = select(s.c.id, s.c.dag_id, s.c.task_id, s.c.run_id, s.c.map_index, s.
 )
 
 
+# The texts of each instance are looked up by its id. After a mass settle, the planner would expect a single sensing
+# row, and a join would compare each row with each other.
+_WRITE_ALIKE = """
+UPDATE {prefix}sensor_instance s
+SET state = %(state)s, ending = %(ending)s, reason = %(reasons)s::jsonb ->> s.id::text,
+    xcom_value = %(values)s::jsonb ->> s.id::text, settled_at = %(now)s
+WHERE s.id = ANY (%(ids)s::bigint[]) AND s.state = 'sensing'
+RETURNING s.id, s.dag_id, s.task_id, s.run_id, s.map_index, s.try_number, s.on_settled
+"""
+
+
 def _over_sensing(value: Any) -> Any:
     """Return a value over the sensing members of the group that is being updated."""
     return select(value).where(s.c.group_id == g.c.id, s.c.state == State.SENSING).correlate(g).scalar_subquery()
@@ -63,16 +78,11 @@ _DELETE_WHOLE = landings.with_whole_deleted(_DELETE_POSTGRES)
 def begin(connection: Connection) -> Callable[[], Milliseconds] | None:
     """Set the limits of this transaction on PostgreSQL; return its clock, which `Database.now` takes.
 
-    PostgreSQL ends the transaction if its process freezes in it, so that its locks do not last, and bounds its waits
-    for locks. It must also read indexes: when thousands have just settled, its statistics say that no row is sensing,
-    and that a read of the whole table is quickest. The time comes with the same answer, and goes on from there.
+    The time comes with the same answer, and goes on from there.
     """
     if connection.dialect.name != "postgresql":
         return None
-    now = connection.exec_driver_sql(
-        f"SELECT {POSTGRES_CLOCK}; SET LOCAL idle_in_transaction_session_timeout = {IDLE_LIMIT_MS}; "
-        f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}; SET LOCAL enable_seqscan = off"
-    ).scalar_one()
+    now = connection.exec_driver_sql(f"SELECT {POSTGRES_CLOCK}, {transaction_limits()}").scalar_one()
     asked_at = time.monotonic()
     return lambda: int(now + (time.monotonic() - asked_at) * 1000)
 
@@ -118,22 +128,30 @@ def write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Mil
 
     :raises CountMismatch: when an instance was no longer sensing; then nothing is kept.
     """
-    shared = values.share(connection, verdicts, now)
+    write = _write_alike if connection.dialect.name == "postgresql" else _write_verdicts
     rows: list[Any] = []
-    for some in values.in_batches(verdicts, shared):
-        if connection.dialect.name == "postgresql":
-            rows += settling_postgres.write_verdicts(connection, some, now, shared)
-        else:
-            rows += _write_verdicts(connection, some, now, shared)
+    for some in _in_batches(verdicts):
+        rows += write(connection, some, now)
     if len(rows) != len(verdicts):
         raise CountMismatch(f"{len(rows)} of {len(verdicts)} instances took their terminal state")
-    told = {verdict.instance_id: verdict for verdict in verdicts}
-    return [_just_settled(told[row[0]], row, now) for row in rows]
+    by_id = {verdict.instance_id: verdict for verdict in verdicts}
+    return [_just_settled(by_id[row[0]], row, now) for row in rows]
 
 
-def _write_verdicts(
-    connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds, shared: Mapping[int, int]
-) -> Sequence[Any]:
+def _in_batches(verdicts: Sequence[Verdict]) -> Iterator[Sequence[Verdict]]:
+    """Yield verdicts in batches of at most `STATEMENT` bytes, or of a single verdict."""
+    start = weight = 0
+    for place, each in enumerate(verdicts):
+        own = _ROW + len(each.reason or "") + len(each.xcom_value or "")
+        if weight + own > STATEMENT and place > start:
+            yield verdicts[start:place]
+            start, weight = place, 0
+        weight += own
+    if start < len(verdicts):
+        yield verdicts[start:] if start else verdicts
+
+
+def _write_verdicts(connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds) -> Sequence[Any]:
     """Write the rows one by one; return the columns of `_WRITTEN`, or nothing if an instance was no longer sensing."""
     written = connection.execute(
         update(s)
@@ -143,7 +161,6 @@ def _write_verdicts(
             ending=bindparam("b_ending"),
             reason=bindparam("b_reason"),
             xcom_value=bindparam("b_xcom"),
-            shared_value_id=bindparam("b_shared"),
             settled_at=now,
         ),
         [
@@ -152,8 +169,7 @@ def _write_verdicts(
                 "b_state": v.state,
                 "b_ending": v.ending,
                 "b_reason": v.reason,
-                "b_xcom": None if v.group_id in shared else v.xcom_value,
-                "b_shared": shared.get(v.group_id),
+                "b_xcom": v.xcom_value,
             }
             for v in verdicts
         ],
@@ -161,6 +177,29 @@ def _write_verdicts(
     if written != len(verdicts):
         return ()
     return connection.execute(_WRITTEN, {"ids": [v.instance_id for v in verdicts]}).all()
+
+
+def _write_alike(connection: Connection, verdicts: Sequence[Verdict], now: Milliseconds) -> list[Any]:
+    """Write the rows by a statement for each state and ending; return the columns of `_WRITTEN`."""
+    alike: dict[tuple[State, Ending], list[Verdict]] = {}
+    for each in verdicts:
+        alike.setdefault((each.state, each.ending), []).append(each)
+    rows: list[Any] = []
+    for (state, ending), some in alike.items():
+        values = {
+            "state": state,
+            "ending": ending,
+            "now": now,
+            "ids": f"{{{','.join([str(v.instance_id) for v in some])}}}",
+            "reasons": _by_id({v.instance_id: v.reason for v in some if v.reason is not None}),
+            "values": _by_id({v.instance_id: v.xcom_value for v in some if v.xcom_value is not None}),
+        }
+        rows += fetch(connection, _WRITE_ALIKE.format(prefix=table_prefix(connection)), values)
+    return rows
+
+
+def _by_id(texts: dict[int, str]) -> str | None:
+    return json.dumps(texts) if texts else None
 
 
 def _just_settled(verdict: Verdict, row: Any, now: Milliseconds) -> Settled:

@@ -10,8 +10,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sensorpool.errors import Unreachable
-from sensorpool.store import told
-from sensorpool.store.codes import is_conflict, is_locked, is_unreachable
+from sensorpool.store import database_errors
+from sensorpool.store.database_errors import is_conflict, is_locked, is_unreachable
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
@@ -74,9 +74,10 @@ class Transaction:
                     return confirmed[0]  # this attempt only looked, so its own error does not matter
                 is_last = attempt == self._attempts
                 if not (is_unreachable(error) or is_conflict(error)) or (is_last and isinstance(error, IntegrityError)):
-                    told.explain(error)
+                    database_errors.explain(error)
                     raise
                 if is_last or (is_locked(error) and time.monotonic() - started >= LOCKED_PATIENCE):
-                    raise Unreachable(told.unreachable(self._engine, error), in_doubt=bool(doubtful)) from error
+                    said = database_errors.unreachable(self._engine, error)
+                    raise Unreachable(said, in_doubt=bool(doubtful)) from error
             time.sleep(random.uniform(0, min(1.0, 0.02 * 2**attempt)))
         raise AssertionError("unreachable")

@@ -1,4 +1,8 @@
-"""The groups in trouble (`model.trouble`): one row each, written when it changes. Nearly always there is none."""
+"""The groups in trouble, and the conditions in quarantine. Nearly always there is none.
+
+A group in trouble (`model.trouble`) has one row, which is written when that changes. A condition whose poke took its
+process down too often is in quarantine: it is refused.
+"""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -7,9 +11,11 @@ from sqlalchemy import BigInteger, Connection, bindparam, delete, func, insert, 
 
 from sensorpool.model.trouble import HEALTHY, Trouble
 from sensorpool.model.values import Milliseconds, ShardRange
+from sensorpool.store import settling
 from sensorpool.store.dialects import among, count_rows, lower
 from sensorpool.store.schema import group_trouble as t
 from sensorpool.store.schema import poke_group as g
+from sensorpool.store.schema import poke_quarantine as q
 
 _COLUMNS = (t.c.strikes, t.c.overruns, t.c.failing_since, t.c.unpokeable_since, t.c.cause)
 _AT_ONCE = 1_000  # rows in one statement
@@ -107,3 +113,44 @@ def unpokeable(connection: Connection, most: int) -> list[Unpokeable]:
         .limit(most)
     )
     return [Unpokeable._make(row) for row in connection.execute(of_class)]
+
+
+def quarantine(connection: Connection, group_id: int, trouble: Trouble, now: Milliseconds) -> None:
+    """Quarantine the condition of a group, unless it is already, or the group is gone."""
+    columns = select(g.c.digest, g.c.op_classpath, g.c.poke_context)
+    group = connection.execute(columns.where(g.c.id == group_id)).one_or_none()
+    if group is not None and not quarantined(connection, [group.digest]):
+        values = group._asdict() | {"crashes": trouble.strikes, "reason": trouble.cause or "", "since": now}
+        connection.execute(insert(q).values(**values))
+
+
+def quarantined(connection: Connection, digests: Collection[bytes] | None = None) -> list[Any]:
+    """Return the conditions in quarantine, the newest first.
+
+    :param digests: the conditions that are wanted; None: all.
+    """
+    query = select(q).order_by(q.c.since.desc(), q.c.digest)
+    if digests is not None:
+        query = query.where(q.c.digest.in_(digests))
+    return list(connection.execute(query).mappings())
+
+
+def count_quarantined(connection: Connection) -> int:
+    """Count the conditions in quarantine."""
+    return connection.execute(select(count_rows).select_from(q)).scalar_one()
+
+
+def let_out(connection: Connection, digests: Collection[bytes] | None = None) -> int:
+    """Let conditions out of quarantine, and forget their strikes; return how many were let out.
+
+    :param digests: the conditions; None: all.
+    """
+    settling.begin(connection)
+    clear_strikes(connection, digests)
+    inside = delete(q) if digests is None else delete(q).where(q.c.digest.in_(digests))
+    return connection.execute(inside).rowcount
+
+
+def prune_quarantine(connection: Connection, before: Milliseconds) -> int:
+    """Let out the conditions that have been in quarantine since before a time; return how many."""
+    return connection.execute(delete(q).where(q.c.since < before)).rowcount

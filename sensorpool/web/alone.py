@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from sensorpool.client.pool import Pool
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.leases import state_file
+from sensorpool.leases import standalone_files
 from sensorpool.web.application import application
 from sensorpool.web.rendering import secure
 from sensorpool.web.token_access import COOKIE, TokenAccess, failed_logins
@@ -83,7 +83,7 @@ class _LookAgain:
     def __call__(self) -> None:
         with self._lock:
             if self._settings.embedded and time.monotonic() >= self._due:
-                state_file.take_up(self._settings)
+                standalone_files.take_up(self._settings)
                 self._due = time.monotonic() + _LOOK
 
 

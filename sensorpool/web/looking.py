@@ -14,7 +14,7 @@ from sensorpool.client.pool import Pool
 from sensorpool.errors import Unknown
 from sensorpool.model.states import Outcome, State
 from sensorpool.store.conditions import Order, Wanted
-from sensorpool.store.listing import Selection
+from sensorpool.store.inspecting import Selection
 from sensorpool.web.access import Access, Denied, Reader
 from sensorpool.web.rendering import Pages
 from sensorpool.web.surroundings import Surroundings

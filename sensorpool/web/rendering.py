@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 
 from sensorpool.config.version import __version__
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.model.times import ago
+from sensorpool.model.words import ago
 from sensorpool.web import forms
 from sensorpool.web.access import Reader
 

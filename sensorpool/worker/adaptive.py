@@ -4,13 +4,12 @@ from collections.abc import Container, Sequence
 
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
-from sensorpool.model.sparse import is_left_out
-from sensorpool.model.usual_landing import Series, earliest
+from sensorpool.model.usual_landing import Series, earliest, is_left_out
 from sensorpool.model.values import Milliseconds
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import late_conditions
 from sensorpool.store.database import Database
-from sensorpool.store.usual_landings import UsualLandings
+from sensorpool.store.late_conditions import UsualLandings
 
 _AT_ONCE = 500  # groups, and families, that one load looks up
 

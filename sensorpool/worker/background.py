@@ -16,7 +16,6 @@ from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.background import BackgroundThread
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.background_notes import Isolated
-from sensorpool.leases.dirty_flags import at_once
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.poke_log import Record
 from sensorpool.leases.range_state import MISSED
@@ -25,19 +24,18 @@ from sensorpool.model.trouble import HEALTHY
 from sensorpool.model.values import DueGroup, JobResult, Report, ShardRange
 from sensorpool.poke.child import Suspect
 from sensorpool.poke.isolated_lane import IsolatedLane
+from sensorpool.poke.lane import drained
 from sensorpool.poke.poking import Poking
-from sensorpool.poke.queues import drained
-from sensorpool.poke.renewal import Renewal
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import loading
 from sensorpool.store.database import Database
-from sensorpool.worker.batch import Batch
 from sensorpool.worker.clock_watch import ClockWatch
-from sensorpool.worker.finisher import Finisher
+from sensorpool.worker.finisher import Batch, Finisher
 from sensorpool.worker.load import Moment
 
 NOTED_FOR = 3  # heartbeats that a note holds
-_LOOK_EVERY = 0.05  # seconds
+_LOOK_EVERY, _IDLE = 0.05, 0.25  # seconds between two looks at what is poked; the same where nothing is
+_AGAIN = 1.0  # seconds after a note that was not written
 _CLOSING = 1.0  # seconds that the thread has to end
 
 log = logger(__name__)
@@ -79,7 +77,7 @@ class Background:
         self._clock = clock
         self._finisher = finisher
         self._rest = rest
-        self._renewal = Renewal(settings.heartbeat)
+        self._renew_at = self._note_at = 0.0  # when notes are renewed, and may be written, by the monotonic clock
         self._waits: dict[int, _Waits] = {}  # by the id of the group
         self._offered: set[int] = set()  # the groups of these that the lanes have taken
         self._stale: set[ShardRange] = set()  # whose note is to be written
@@ -102,6 +100,13 @@ class Background:
         """Whether any group is poked here, or waits for it."""
         return bool(self._waits)
 
+    def start(self) -> None:
+        """Start the thread, before a job pokes: without it nobody would take what pokes see after the job.
+
+        :raises RuntimeError: when the process can start no more threads.
+        """
+        self._thread.start()
+
     def adopt(self, poking: Poking, batch: Batch, ended: _Ended | None = None) -> None:
         """Let pokes go on that take too long for their job.
 
@@ -111,7 +116,6 @@ class Background:
         groups = [unit.group for unit in list(poking.outstanding.values())]
         own = self._own(batch, groups, is_isolated=False)
         with self._lock:
-            self._thread.start()
             self._going_on[poking] = ended
             self._waits |= own
         self._note(batch.shard_range)
@@ -121,7 +125,7 @@ class Background:
 
         :returns: whether they are; else this process ends soon, and takes none.
         :raises Unreachable: when the database or Redis does not answer; then none is poked.
-        :raises RuntimeError: when no thread can be started; then some may be poked in vain.
+        :raises RuntimeError: when a lane can start no thread; then some may be poked in vain.
         """
         if self._is_retired:
             return False
@@ -132,7 +136,6 @@ class Background:
             trouble = batch.troubles.get(group.id, HEALTHY)
             suspects[trouble.strikes == 0].append(Suspect(group, op_classpath, poke_context, trouble.is_alone))
         with self._lock:
-            self._thread.start()
             self._waits |= own
         try:
             self._note(batch.shard_range)
@@ -167,23 +170,33 @@ class Background:
         return {group.id: _Waits(own, group, is_isolated, now) for group in groups}
 
     def _look_after(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waits and not self._going_on and not self._stale:
-                    self._thread.retire()  # under the lock: the next group starts another thread
-                    return
+        while not self._thread.wait(_LOOK_EVERY if self._waits or self._going_on else _IDLE):
             try:
                 self._take()
             except Unreachable as error:
                 log.warning("results of pokes are lost; their groups are due again", error=str(error))
             except Exception:
                 log.exception("results of pokes are lost; their groups are due again")
-            with suppress(Unreachable):
-                self._renewal.if_due(lambda: self._stale.update(self._ranges()))
-                for shard_range in list(self._stale):
-                    self._note(shard_range)
-            if self._thread.wait(_LOOK_EVERY):
-                return
+            try:
+                self._write_notes(time.monotonic())
+            except Unreachable as error:
+                log.warning("notes on pokes outside of jobs were not written", error=str(error))
+
+    def _write_notes(self, now: float) -> None:
+        """Renew the notes once a heartbeat, and write those that have changed.
+
+        :raises Unreachable: when Redis does not answer; then they are written a little later.
+        """
+        if now < self._note_at:
+            return
+        self._note_at = now + _AGAIN
+        if now >= self._renew_at:
+            self._stale.update(each.batch.shard_range for each in list(self._waits.values()))
+        for shard_range in list(self._stale):
+            self._note(shard_range)
+        self._note_at = now
+        if now >= self._renew_at:
+            self._renew_at = now + self._settings.heartbeat
 
     def _take(self) -> None:
         """Take what pokes have seen since the last look to the finisher."""
@@ -191,8 +204,12 @@ class Background:
             was_idle, before = poking.is_idle, set(poking.outstanding)
             try:
                 self._finish(each_report(poking.step()))
-                # their shared call was slow: each needs a poke of its own
-                self._give_back([unit.group.id for unit in poking.take_returned()])
+                undecided = poking.take_undecided()  # by a slow shared call
+                again = [unit.group.id for unit in undecided]
+                if ended is None:
+                    poking.put(undecided, again)
+                else:  # a job asks their budgets
+                    self._give_back(again)
                 if was_idle and (lost := poking.forget_lost()):
                     log.warning("an error kept groups from being poked; they are due again", groups=len(lost))
                     self._forget(lost)
@@ -224,8 +241,8 @@ class Background:
                 batch.record = Record(now)
                 self._finisher.take(batch, own)
                 self._finisher.flush(batch)
-                self._leases.poke_log.keep(batch.shard_range, batch.record.texts(), now)
-                self._leases.dirty_flags.keep(batch.shard_range, map(at_once, batch.take_not_here()))
+                self._leases.poke_log.keep(batch.shard_range, batch.record, now)
+                self._leases.waking.keep(batch.shard_range, batch.take_not_here())
         finally:
             self._forget(report.group.id for report in reports)
 
@@ -238,7 +255,7 @@ class Background:
         self._forget(group_ids)
         try:
             for shard_range, own in by_range.items():
-                self._leases.dirty_flags.keep(shard_range, map(at_once, own))
+                self._leases.waking.keep(shard_range, own)
                 self._note(shard_range)
         except Unreachable as error:
             log.warning("groups could not be given back; they are poked one interval late", error=str(error))
@@ -249,9 +266,6 @@ class Background:
                 self._offered.discard(group_id)
                 if (found := self._waits.pop(group_id, None)) is not None:
                     self._stale.add(found.batch.shard_range)
-
-    def _ranges(self) -> set[ShardRange]:
-        return {each.batch.shard_range for each in list(self._waits.values())}
 
     def _note(self, shard_range: ShardRange) -> None:
         """Write the note of a range.

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.budgets import BudgetsLeft
-from sensorpool.leases.child_deaths import ChildDeaths
-from sensorpool.leases.keeper import Keeper
-from sensorpool.leases.last_errors import LastErrors
+from sensorpool.leases.incidents import Incidents
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.outages import Outages
 from sensorpool.leases.roster import Roster
@@ -22,16 +20,16 @@ from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
 from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
+from sensorpool.store.late_conditions import UsualLandings
 from sensorpool.store.pool_id import PoolId
-from sensorpool.store.usual_landings import UsualLandings
 from sensorpool.worker.background import Background
 from sensorpool.worker.breakers import Breakers
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.dispatch import Tools
 from sensorpool.worker.failing_pokes import FailingPokes
 from sensorpool.worker.finisher import Finisher
-from sensorpool.worker.hints import Hints
 from sensorpool.worker.job import Jobs
+from sensorpool.worker.later_jobs import LaterJobs
 from sensorpool.worker.metrics import Metrics
 
 log = logger(__name__)
@@ -62,30 +60,27 @@ class Worker:
         self.pool_id = PoolId(self.database)
         self.leases = leases_of(settings)
         self.roster = Roster(self.leases)
-        self.trouble = LastErrors(self.leases)
-        self.child_deaths = ChildDeaths(self.leases)
+        self.incidents = Incidents(self.leases)
         self.publisher = Publisher(settings, self.pool_id.get)
         self.outbox = Outbox(settings, self.database, self.publisher)
         self.metrics = metrics or Metrics()
         self.poker = Poker(settings)
         self.metrics.know(self.poker.cache.kinds)
         self.watchdog = Watchdog(settings.poke_timeout, enabled=watchdog)
-        self.keeper = Keeper(settings.heartbeat, settings.job_time_limit)
         self.clock = ClockWatch()
         self.settler = Settler(
             self.database,
             self.outbox.deliver,
             self._observe,
-            self.metrics.unsettled,
+            lambda groups: self.metrics.count("unsettled", groups),
             is_ending=is_ending,
             tick_ms=settings.tick_ms,
         )
-        self.name = ""  # the name of the worker; the token of a job says it
         self._began = time.monotonic()
         self._over_at: float | None = None  # the age at which one of Celery's limits was reached
         # at random, so that not all children are replaced at once
         self._youth = settings.child_max_age * random.uniform(0.5, 0.9)
-        self._hints = Hints(self.leases, self.publisher, settings.tick)
+        self._later_jobs = LaterJobs(self.leases.waking, self.publisher.nudge, settings.tick)
         self._jobs = self._make_jobs(is_struck)
 
     def _make_jobs(self, is_struck: Callable[[BaseException], bool]) -> Jobs:
@@ -103,28 +98,25 @@ class Worker:
             settings, self.database, self.leases, clock, finisher, self.watchdog.rest
         )
         tools = Tools(
-            settings, self.database, self.keeper, self.poker, self.watchdog, breakers, Budgets(settings.budgets),
+            settings, self.database, self.poker, self.watchdog, breakers, Budgets(settings.budgets),
             budgets_left, finisher, background, self.metrics,
         )  # fmt: skip
-        return Jobs(tools, self.leases, clock, self.pool_id, self.metrics, self._hints, self.usual_landings, is_struck)
+        return Jobs(
+            tools, self.leases, clock, self.pool_id, self.metrics, self._later_jobs, self.usual_landings, is_struck
+        )
 
     def run_job(self, shard_range: ShardRange, token: str) -> JobResult:
         """Run the job of a range: see `Jobs.run`.
 
-        :param token: names this job, and begins with the name of the worker.
+        :param token: names this job, and begins with the name of its worker.
         :raises Unreachable: when the database or Redis does not answer.
         """
-        self.name = self.poker.tools.answers.place = token.rpartition("/")[0] or token
+        self.poker.tools.answers.place = token.rpartition("/")[0] or token
         result = self._jobs.run(shard_range, token)
         refusals = self.poker.classes.refusals
         listed = {path for path in refusals if self.poker.classes.is_listed(path)}
         self.metrics.not_here(listed, len(refusals) > len(listed))
         return result
-
-    @property
-    def is_worn(self) -> bool:
-        """Whether this process should be replaced, whatever Celery's limits are."""
-        return self.wears_out()
 
     def wears_out(self, limit: str | None = None) -> bool:
         """Return whether this process should be replaced: threads hang in it, it ran out of something, or is old.
@@ -147,9 +139,8 @@ class Worker:
     def _goes_over(self, limit: str, age: float) -> bool:
         """Whether this process, over a limit, has waited for long enough for what it pokes outside of jobs."""
         patience = START_LIMIT + 3 * self.settings.poke_timeout
-        over = age - self._over_at if self._over_at is not None else 0.0
-        if self._over_at is None:
-            self._over_at = age
+        self._over_at = self._over_at or age
+        over = age - self._over_at
         if over >= patience:
             self.background.retire()
         if self.background.is_busy and over < 2 * patience:
@@ -160,17 +151,17 @@ class Worker:
     def _observe(self, flushed: Flushed) -> None:
         """Count what was settled, and forget the groups that are gone with it."""
         self.poker.cache.drop(flushed.emptied)
-        self.metrics.settled(flushed.settled)
+        for each in flushed.settled:
+            self.metrics.count("settled", 1, each.state.value, each.ending.value)
 
     def close(self) -> None:
         """End what is poked in children, send what is in hand, within a bound, and close the connections.
 
         All threads of the worker end, except threads that still poke: nothing can stop the code of users.
         """
-        self._hints.close()
+        self._later_jobs.close()
         self.background.close()
         self.poker.close()
-        self.keeper.close()
         self.outbox.close()
         self.background.give_back()  # as late as can be: what still pokes here goes on until the process ends
         self.database.dispose()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from sensorpool.config.settings import Settings
 from sensorpool.leases.budgets import BudgetsLeft
-from sensorpool.leases.keeper import Keeper
 from sensorpool.leases.lease import Acquired
 from sensorpool.model.budgets import Budget, Budgets
 from sensorpool.model.not_landed import NotLanded, Seen, number_of
@@ -18,9 +17,8 @@ from sensorpool.poke.watchdog import Watchdog
 from sensorpool.settle.flush import GROUPS
 from sensorpool.store.database import Database
 from sensorpool.worker.background import Background
-from sensorpool.worker.batch import Batch
 from sensorpool.worker.breakers import Breakers
-from sensorpool.worker.finisher import Finisher
+from sensorpool.worker.finisher import Batch, Finisher
 from sensorpool.worker.job_budgets import JobBudgets
 from sensorpool.worker.metrics import Metrics
 
@@ -53,7 +51,6 @@ class Tools:
 
     settings: Settings
     database: Database
-    keeper: Keeper
     poker: Poker
     watchdog: Watchdog
     breakers: Breakers
@@ -74,7 +71,7 @@ def poke(tools: Tools, held: Acquired, batch: Batch, units: list[PokeUnit]) -> P
         dispatch.flush()  # the steps before may have left facts
         return Poked()
     tools.watchdog.guard()
-    poking = tools.poker.begin(batch.moment.at, tools.budgets.covers if tools.budgets else None)
+    poking = tools.poker.begin(batch.moment.at)
     try:
         return dispatch.poke_in_turn(poking)
     except BaseException:
@@ -93,11 +90,12 @@ def sift(tools: Tools, held: Acquired, batch: Batch, units: Sequence[PokeUnit]) 
 
     :raises Unreachable: when Redis does not answer.
     """
-    sifted = tools.breakers.sift(units, batch.moment.at(time.monotonic()), set(held.state.left))
+    sifted = tools.breakers.sift(units, batch.moment.at(time.monotonic()), held.state.left)
     if sifted.missed:
         batch.result.count("held", sifted.missed.total())
         batch.result.count_each("held_of", sifted.missed)
-        tools.metrics.held(sifted.missed)
+        for backend, number in sifted.missed.items():
+            tools.metrics.count("held", number, backend)
     return sifted.units, sifted.left
 
 
@@ -123,32 +121,28 @@ class _Dispatch:
 
         :raises Unreachable: when the database does not answer.
         """
-        with self._tools.keeper.keeping(self._lease):
-            self._tools.finisher.flush(self._batch)
+        self._tools.finisher.flush(self._batch)
 
     def poke_in_turn(self, poking: Poking) -> Poked:
         """Poke until no group waits, or time is up."""
         batch, lease, settings, wait = self._batch, self._lease, self._tools.settings, _WAITS[0]
-        flushed_at = renewed_at = time.monotonic()
+        flushed_at = time.monotonic()
         # counted from here on: some groups are poked however long the load took
         stop_at, patience = flushed_at + settings.job_span, min(_LONG, settings.tick / 2)
         while poking.outstanding or self._may_hand_over():
             here = time.monotonic()
-            if here - renewed_at >= settings.heartbeat:
-                renewed_at = here
-                lease.extend()
-            if here > stop_at or not lease.is_ours():
+            if here > stop_at or not lease.keep(settings.heartbeat):
                 break
             self._hand_over(poking)
             seen = poking.step()
             self._take(seen)
-            returned = self._take_back(poking)
+            undecided = self._take_back(poking)
             if batch.facts and (here - flushed_at >= FLUSH_EVERY or len(batch.facts) >= GROUPS):
                 self.flush()
                 flushed_at = time.monotonic()
-            if not (seen or returned) and poking.is_held_up(patience):
+            if not (seen or undecided) and poking.is_held_up(patience):
                 break
-            wait = _wait_after(seen) if seen or returned else min(wait * 1.5, _WAITS[1])
+            wait = _wait_after(seen) if seen or undecided else min(wait * 1.5, _WAITS[1])
             if poking.outstanding or self._budgets is not None:
                 time.sleep(wait)
         waiting = poking.withdraw()
@@ -212,16 +206,15 @@ class _Dispatch:
 
     def _most_of(self, op_classpath: str) -> int:
         """Return how many groups of a class are handed over in one go: full calls, where one call answers many."""
-        return _MOST_AT_ONCE if self._tools.poker.is_bulk(op_classpath) else self._chunk
+        return _MOST_AT_ONCE if self._tools.poker.shared_calls.is_bulk(op_classpath) else self._chunk
 
     def _ask_budgets(self, units: Sequence[PokeUnit]) -> JobBudgets:
         tools, now = self._tools, self._batch.moment.now
         for op_classpath in {unit.op_classpath for unit in units}:
             tools.poker.imports.find(op_classpath)  # whether one call answers many is known of an imported class
-        asker, since = str(self._batch.shard_range), self._held.state.left_since
-        return JobBudgets(
-            tools.budgets, tools.budgets_left, asker, now, since, lambda unit: tools.poker.call_of(unit, now)
-        )
+        asker, since = str(self._batch.shard_range), self._held.state.left
+        call_of = tools.poker.shared_calls.call_of
+        return JobBudgets(tools.budgets, tools.budgets_left, asker, now, since, lambda unit: call_of(unit, now))
 
     def _line_up(self, units: list[PokeUnit]) -> dict[_Line, deque[PokeUnit]]:
         """Line groups up by class and budget, so that none stands in the way of the others."""
@@ -237,18 +230,17 @@ class _Dispatch:
         return {key: deque(line) for key, line in lines.items()}
 
     def _take_back(self, poking: Poking) -> list[PokeUnit]:
-        """Have groups wait for a poke of their own, to which their shared call did not say no."""
-        returned = poking.take_returned()
-        self._end([unit.group.id for unit in returned])
-        self._put_back(returned)
-        return returned
+        """Have groups wait for a poke of their own that a shared call has left undecided."""
+        undecided = poking.take_undecided()
+        self._end([unit.group.id for unit in undecided])
+        self._put_back(undecided)
+        return undecided
 
     def _put_back(self, units: Iterable[PokeUnit]) -> None:
-        """Have groups wait for their budget at the head of their lines."""
-        if self._budgets is not None:
-            for unit in reversed(list(units)):
-                key = unit.op_classpath, self._budgets.of(unit.backend)
-                self._lines.setdefault(key, deque()).appendleft(unit)
+        """Have groups wait at the head of their lines."""
+        for unit in reversed(list(units)):
+            budget = None if self._budgets is None else self._budgets.of(unit.backend)
+            self._lines.setdefault((unit.op_classpath, budget), deque()).appendleft(unit)
 
     def _may_hand_over(self) -> bool:
         """Whether a group waits that may be poked now, or in a moment."""

@@ -4,23 +4,22 @@ Each question is one statement or one pipeline. Times are by the servers' clocks
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.redaction import safe_line
+from sensorpool.leases.background_notes import who_waits
 from sensorpool.leases.budgets import BudgetsLeft
-from sensorpool.leases.child_deaths import ChildDeaths
-from sensorpool.leases.last_errors import LastErrors
+from sensorpool.leases.incidents import Incidents
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.outages import Outages
-from sensorpool.leases.range_state import MISSED, RangeState
+from sensorpool.leases.range_state import MISSED, RangeState, grace
 from sensorpool.leases.roster import Roster
-from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange, shard_ranges
-from sensorpool.store import admission, callbacks, inspecting, late_conditions, troubles
+from sensorpool.model.values import LONGEST_SPAN, Milliseconds, shard_ranges
+from sensorpool.store import callback_rows, inspecting, late_conditions, troubles
 from sensorpool.store.database import Database
-from sensorpool.worker import lateness
-from sensorpool.worker.bounded_labels import MOST
+from sensorpool.worker.metrics import MOST
 
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -47,12 +46,11 @@ class Figures:
         self._database = database
         self._leases = leases
         self._roster = Roster(leases)
-        self._trouble = LastErrors(leases)
-        self._child_deaths = ChildDeaths(leases)
+        self._incidents = Incidents(leases)
         self._outages = Outages(leases.store)
         self._budgets_left = BudgetsLeft(leases.store)
         self._ranges = shard_ranges(settings.shards, settings.shard_code_upper_limit)
-        self._unknown_since: dict[ShardRange, float] = {}  # ranges without a known last load, by the monotonic clock
+        self._began = time.monotonic()
 
     def ask(self) -> list[Figure]:
         """Return the figures as they are now.
@@ -60,7 +58,7 @@ class Figures:
         :raises Unreachable: when the database or Redis does not answer.
         """
         database = self._database
-        looked = dict(zip(self._ranges, self._leases.look(self._ranges), strict=True))
+        looked = self._leases.look(self._ranges)
         now = database.read(database.now)
         workers = self._roster.workers()
         self.workers = len(workers)
@@ -69,22 +67,17 @@ class Figures:
         return [
             Figure("sensorpool_workers", "Live workers.", len(workers)),
             Figure("sensorpool_tick_seconds", "The longest tick of workers and beat.", tick),
-            *self._of_ranges({shard_range: state for shard_range, (_, state) in looked.items()}, now, tick),
+            *self._of_ranges([state for _, state in looked], now, tick),
             *self._of_waiting(looked),
             *self._of_backends(),
             *self._of_sending(now),
             *self._of_trouble(now, tick),
         ]
 
-    def _of_ranges(self, states: Mapping[ShardRange, RangeState], now: Milliseconds, tick: float) -> Iterator[Figure]:
-        """Yield what the ranges' last jobs tell. A range without a known load counts from when that was seen."""
-        here = time.monotonic()
-        unknown = self._unknown_since
-        self._unknown_since = {each: unknown.get(each, here) for each, state in states.items() if not state.last}
-        ages = [
-            max(0.0, (now - state.last) / 1000) if state.last else here - self._unknown_since[shard_range]
-            for shard_range, state in states.items()
-        ]
+    def _of_ranges(self, states: Sequence[RangeState], now: Milliseconds, tick: float) -> Iterator[Figure]:
+        """Yield what the ranges' last jobs tell. A range without a known load counts from the start of this process."""
+        unknown = time.monotonic() - self._began
+        ages = [max(0.0, (now - state.last) / 1000) if state.last else unknown for state in states]
         said = "Seconds since the last tick of the range that is worst off."
         yield Figure("sensorpool_last_tick_seconds", said, max(ages))
         late = sum(age > MISSED * tick for age in ages)
@@ -94,14 +87,14 @@ class Figures:
             said = "Seconds since beat noted a tick, which it does about every ten seconds."
             yield Figure("sensorpool_beat_seconds", said, beat)
 
-    def _of_waiting(self, looked: Mapping[ShardRange, tuple[str | None, RangeState]]) -> Iterator[Figure]:
+    def _of_waiting(self, looked: Sequence[tuple[str | None, RangeState]]) -> Iterator[Figure]:
         groups, sensing = self._database.read(inspecting.count_waiting)
         yield Figure("sensorpool_groups", "Poke groups that instances wait for.", groups)
         yield Figure("sensorpool_sensing", "Instances that wait.", sensing)
         late = self._database.read(late_conditions.count)
         yield Figure("sensorpool_late", "Poke groups whose condition is later than it usually lands.", late)
         isolated = self._leases.isolated(self._ranges)
-        left, set_apart = lateness.who_waits([state for _, state in looked.values()], isolated)
+        left, set_apart = who_waits([state for _, state in looked], isolated)
         too_long, first = f"have waited for more than {MISSED} intervals", "Seconds that the first of them has waited."
         yield Figure("sensorpool_overdue", f"Groups left over that {too_long}.", left.overdue)
         yield Figure("sensorpool_overdue_seconds", first, left.seconds)
@@ -138,7 +131,7 @@ class Figures:
         waited = 0.0 if oldest is None else max(0.0, (now - oldest) / 1000)
         said = "Seconds that the oldest result has waited to be published; 0: none waits."
         yield Figure("sensorpool_outbox_seconds", said, waited)
-        backlog = self._database.read(callbacks.backlog)
+        backlog = self._database.read(callback_rows.backlog)
         yield Figure("sensorpool_callbacks", "Callbacks that wait to be sent.", sum(e.waiting for e in backlog))
         waited = max((max(0.0, (now - each.oldest) / 1000) for each in backlog), default=0.0)
         said = "Seconds that the oldest callback has waited to be sent; 0: none waits."
@@ -146,19 +139,13 @@ class Figures:
 
     def _of_trouble(self, now: Milliseconds, tick: float) -> Iterator[Figure]:
         database = self._database
-        quarantined = database.read(admission.count_quarantined)
-        yield Figure("sensorpool_quarantined", "Conditions in quarantine: they are refused.", quarantined)
-        over = database.read(admission.dags_over_quota)
-        yield Figure(
-            "sensorpool_dags_over_quota", "DAGs over their quota: their further sensors are refused.", len(over)
-        )
-        late, _ = database.read(
-            inspecting.past_deadline, now, MISSED, lateness.grace(tick, self._settings.poke_timeout)
-        )
+        number = database.read(troubles.count_quarantined)
+        yield Figure("sensorpool_quarantined", "Conditions in quarantine: they are refused.", number)
+        late, _ = database.read(inspecting.past_deadline, now, MISSED, grace(tick, self._settings.poke_timeout))
         yield Figure("sensorpool_past_deadline", "Groups long past a deadline, whatever the reason.", late)
-        failing = self._trouble.of_chores()
+        failing = self._incidents.of_chores()
         yield Figure("sensorpool_failing_chores", "Chores of rescue that fail round after round.", len(failing))
-        deaths = self._child_deaths.lately()
+        deaths = self._incidents.deaths()
         for by, killed in (("itself", False), ("outside", True)):
             count = sum(each.outside is killed for each in deaths)
             said = "Children of workers that died in the last ten minutes, by themselves or by a kill from outside."

@@ -3,33 +3,74 @@
 A job calls it on its own thread, and `Background` for the pokes that are made outside of jobs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
 from sensorpool.config.settings import Settings
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
+from sensorpool.leases.poke_log import Record
+from sensorpool.model.identity import shardcode
 from sensorpool.model.not_landed import NotLanded, Seen, apart
 from sensorpool.model.states import Outcome
-from sensorpool.model.trouble import HEALTHY
-from sensorpool.model.values import Fact, Milliseconds, Report
+from sensorpool.model.trouble import HEALTHY, Trouble
+from sensorpool.model.values import DueGroup, Fact, JobResult, Milliseconds, Report, ShardRange
 from sensorpool.poke.cache import Cache
 from sensorpool.poke.unit import PokeUnit
 from sensorpool.settle.decide import matters
 from sensorpool.settle.judge import Rules, is_last, is_quarantined, judge, quarantined, struck
 from sensorpool.settle.settler import Settler
-from sensorpool.store import admission, troubles
+from sensorpool.store import troubles
 from sensorpool.store.database import Database
 from sensorpool.store.troubles import Changed
-from sensorpool.worker.batch import Batch
 from sensorpool.worker.breakers import Breakers
 from sensorpool.worker.failing_pokes import FailingPokes
+from sensorpool.worker.load import Moment
 from sensorpool.worker.metrics import Metrics
 
+_TRIED_EACH_TICK = 60_000  # milliseconds for which a group that no process could poke is tried at each tick
 _DIED = "the worker that poked it died or froze"
 
 log = logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """What a round has seen so far. Belongs to the thread of its job, and then to the thread of `Background`.
+
+    :param troubles: the groups of the range that are in trouble, as this round knows them.
+    :param result: what the job has done; counted up.
+    """
+
+    shard_range: ShardRange
+    moment: Moment  # of its load
+    troubles: dict[int, Trouble]
+    result: JobResult
+    record: Record
+    facts: list[Fact] = field(default_factory=list)  # not settled yet
+    changed: dict[int, Changed] = field(default_factory=dict)  # troubles that are not written yet
+    not_here: list[int] = field(default_factory=list)  # groups that this process turned out not to be able to poke
+    last_began: float = 0.0  # when the last poke began, by the monotonic clock; 0: there was none
+
+    def change(self, group: DueGroup, trouble: Trouble, limit: int) -> None:
+        """Note the trouble of a group from now on.
+
+        :param limit: `Settings.shard_code_upper_limit`.
+        """
+        self.troubles[group.id] = trouble
+        self.changed[group.id] = Changed(trouble, shardcode(group.hashcode, limit))
+
+    def take_not_here(self) -> list[int]:
+        """Take out the groups that this process could not poke; return those that are tried again at the next tick."""
+        not_here, self.not_here = self.not_here, []
+        now = self.moment.now
+        return [i for i in not_here if now - (self.troubles[i].unpokeable_since or now) < _TRIED_EACH_TICK]
+
+    def are_healthy(self, group_ids: Collection[int]) -> bool:
+        """Whether none of these groups is in trouble."""
+        return not self.troubles or self.troubles.keys().isdisjoint(group_ids)
 
 
 class Finisher:
@@ -68,7 +109,6 @@ class Finisher:
         self._metrics.poked(reports, many)
         self._breakers.take(reports, many)
         self._failing_pokes.take(reports)
-        self._failing_pokes.fail_no_more(many)
         for each in many:
             if self._changes_nothing(batch, each):
                 batch.record.add_not_landed(each, _offsets(each.began, batch))
@@ -149,7 +189,7 @@ class Finisher:
             elif outcome is Outcome.CANNOT_POKE:
                 result.count("not_here", 1)
                 batch.not_here.append(group.id)
-                self._cache.put_off(group.id, report.reason or "")
+                self._cache.note_unpokeable(group.id, report.reason or "")
                 if not trusted:
                     fact = None
             elif outcome is not Outcome.NOT_LANDED:
@@ -167,7 +207,7 @@ class Finisher:
         def change(connection: Connection) -> None:
             troubles.write(connection, changed)
             for group_id, each in last.items():
-                admission.quarantine(connection, group_id, each.trouble, now)
+                troubles.quarantine(connection, group_id, each.trouble, now)
 
         self._database.run(change)
         if last:

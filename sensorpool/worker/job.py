@@ -12,23 +12,22 @@ from sensorpool.errors import Unreachable
 from sensorpool.instrumentation import spans
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.logs import logger
-from sensorpool.leases.dirty_flags import asked_for, at_once
-from sensorpool.leases.lease import Acquired, Again, Leases
+from sensorpool.leases.lease import Acquired, Leases
 from sensorpool.leases.poke_log import Record
 from sensorpool.leases.range_state import RangeState
 from sensorpool.model.trouble import HEALTHY
 from sensorpool.model.values import JobResult, Milliseconds, ShardRange
 from sensorpool.poke.unit import PokeUnit
-from sensorpool.settle.infra_window import outage
+from sensorpool.settle.judge import outage
 from sensorpool.store import troubles
+from sensorpool.store.late_conditions import UsualLandings
 from sensorpool.store.pool_id import PoolId
-from sensorpool.store.usual_landings import UsualLandings
 from sensorpool.worker import adaptive, dispatch, load
-from sensorpool.worker.batch import Batch
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.dispatch import Poked, Tools
-from sensorpool.worker.hints import Hints
-from sensorpool.worker.load import LastLoads, Loaded, Moment
+from sensorpool.worker.finisher import Batch
+from sensorpool.worker.later_jobs import LaterJobs
+from sensorpool.worker.load import Loaded, Moment
 from sensorpool.worker.metrics import Metrics
 
 log = logger(__name__)
@@ -58,7 +57,7 @@ class Jobs:
         clock: ClockWatch,
         pool_id: PoolId,
         metrics: Metrics,
-        hints: Hints,
+        later_jobs: LaterJobs,
         usual_landings: UsualLandings,
         is_struck: Callable[[BaseException], bool],
     ) -> None:
@@ -68,10 +67,9 @@ class Jobs:
         self._clock = clock
         self._pool_id = pool_id
         self._metrics = metrics
-        self._hints = hints
+        self._later_jobs = later_jobs
         self._usual_landings = usual_landings
         self._is_struck = is_struck
-        self._last_loads = LastLoads()
 
     def run(self, shard_range: ShardRange, token: str) -> JobResult:
         """Do the job of a range, and once more if the range was woken meanwhile.
@@ -81,6 +79,7 @@ class Jobs:
         """
         with spans.span("job", range=str(shard_range)) as span:
             result = self._run(shard_range, token)
+            self._metrics.job(result)
             span.set_attributes({"sensorpool.groups": result.groups, "sensorpool.poked": result.poked})
             return result
 
@@ -92,15 +91,16 @@ class Jobs:
         try:
             failpoint("lease.after")
             self._tools.breakers.look()
+            self._tools.background.start()
             # other ranges want the process too: what is new after that is poked in the next tick
             ends = time.monotonic() + self._settings.job_span
             while (again := self._round(held, result, ends)) is not None:
-                held.dirty, held.late, held.struck, held.background.again = True, again.late, [], []
+                held.dirty, held.woken, held.struck, held.background.again = True, again, [], []
         except BaseException as error:
             self._give_back(held, error)
             raise
-        self._metrics.shared(self._tools.poker.shared_calls.taken())
-        self._metrics.job(result)
+        for op_classpath, number in self._tools.poker.shared_calls.taken().items():
+            self._metrics.count("shared_calls", number, op_classpath)
         return result
 
     # acquire
@@ -122,22 +122,22 @@ class Jobs:
         if not found or found == pool_id.get() or pool_id.look_again() in {found, None}:
             return
         log.warning("Redis has the state of a range of another database; it is dropped", shard_range=str(shard_range))
-        held.state, held.late, held.struck, held.background.again = RangeState(), [], [], []
+        held.state, held.woken, held.struck, held.background.again = RangeState(), [], [], []
         held.background.busy.clear()
         self._leases.forget_groups(shard_range)
 
     def _give_back(self, held: Acquired, error: BaseException) -> None:
         """Give a lease back after an error."""
         with suppress(Unreachable):
-            if held.late:  # whether they were poked is not known
-                self._leases.dirty_flags.keep(held.lease.shard_range, held.late)
+            if held.woken:  # whether they were poked is not known
+                self._leases.waking.keep(held.lease.shard_range, held.woken)
         if self._is_struck(error) or held.struck:  # these have no strike yet
             held.lease.give_up()
         else:
             held.lease.release()
 
-    def _round(self, held: Acquired, result: JobResult, ends: float) -> Again | None:
-        """Do one round; return `Again` if the range became dirty meanwhile, and is held still.
+    def _round(self, held: Acquired, result: JobResult, ends: float) -> list[int] | None:
+        """Do one round; return which groups are to be poked at once if the range became dirty, and is held still.
 
         :param ends: when no further round is begun, by the monotonic clock.
         """
@@ -147,7 +147,8 @@ class Jobs:
             return held.lease.finish(held.state, again=time.monotonic() < ends)
         failpoint("load.after")
         result.groups += len(loaded.units)
-        self._pass_over(held, loaded, result)
+        if self._settings.adaptive:
+            self._pass_over(held, loaded, result)
         batch = Batch(held.lease.shard_range, moment, loaded.troubles, result, Record(moment.now))
         parted = self._part(held, batch, loaded.units)
         with spans.span("poke", groups=len(parted.here)):
@@ -173,11 +174,11 @@ class Jobs:
             moment = Moment(now, time.monotonic(), self._clock.trusts(now))
             if self._is_idle(held, now):
                 return moment, None
-            last = self._last_loads.last(shard_range, held.state, now)
+            last = held.state.last if held.state.last <= now else 0  # one in the future counts as lost
             found = load.load(connection, self._tools.poker.cache, shard_range, held, last, now, self._settings)
             return moment, found
 
-        with spans.span("load"), self._tools.keeper.keeping(held.lease):
+        with spans.span("load"):
             moment, loaded = database.read(ask)
             if loaded is not None and loaded.troubles:
                 self._allow_for_outage(shard_range, loaded)
@@ -185,7 +186,7 @@ class Jobs:
 
     def _is_idle(self, held: Acquired, now: Milliseconds) -> bool:
         """Whether this is a repeated message: the range was looked at less than half a tick ago, and nothing is new."""
-        new = held.dirty or held.late or held.struck or held.background.again
+        new = held.dirty or held.woken or held.struck or held.background.again
         if new or (self._tools.budgets and held.state.left):
             return False
         return 0 <= now - held.state.last < self._settings.tick_ms // 2
@@ -199,22 +200,16 @@ class Jobs:
             loaded.troubles = database.read(troubles.of_range, shard_range)
 
     def _pass_over(self, held: Acquired, loaded: Loaded, result: JobResult) -> None:
-        """Take those groups out of a load whose condition never landed so early.
-
-        One in trouble is poked as declared: a window of failures is over after so many pokes, and not after two.
-        """
-        if not self._settings.adaptive:
-            return
-        before = len(loaded.units)
-        new_since = loaded.last - self._settings.commit_overlap_ms
-        wanted = {*held.state.left, *map(abs, held.late), *held.struck, *loaded.troubles}
-        # the first poke of a group is made
+        """Take those groups out of a load whose condition never landed so early."""
+        before, new_since = len(loaded.units), loaded.last - self._settings.commit_overlap_ms
+        # the first poke of a group is made; one in trouble is poked as declared, so that its window is not over by two
+        wanted = {*held.state.left, *held.woken, *held.struck, *loaded.troubles}
         wanted.update(unit.group.id for unit in loaded.units if unit.group.registered_at > new_since)
         database, last, now = self._tools.database, loaded.last, loaded.now
         loaded.units = adaptive.sift(database, self._usual_landings, loaded.units, last=last, now=now, wanted=wanted)
         if passed_over := before - len(loaded.units):
             result.count("sparse", passed_over)
-            self._metrics.sparse(passed_over)
+            self._metrics.count("sparse", passed_over)
 
     # part
 
@@ -240,11 +235,10 @@ class Jobs:
         waiting: list[int] = []
         if self._tools.breakers:
             apart, waiting = dispatch.sift(self._tools, held, batch, apart)
-        with self._tools.keeper.keeping(held.lease):
-            if background.isolate(batch, apart):
-                batch.result.count("isolated", len(apart))
-            else:
-                waiting += [unit.group.id for unit in apart]
+        if background.isolate(batch, apart):
+            batch.result.count("isolated", len(apart))
+        else:
+            waiting += [unit.group.id for unit in apart]
         return _Parted(here, waiting)
 
     def _without_busy(self, held: Acquired, batch: Batch, units: list[PokeUnit]) -> list[PokeUnit]:
@@ -254,24 +248,22 @@ class Jobs:
         if not missed:
             return units
         batch.result.count("busy", len(missed))
-        if woken := set(map(at_once, missed)) & set(held.late):
-            self._leases.dirty_flags.keep(batch.shard_range, woken)  # their poke may have looked too early
+        if woken := missed.intersection(held.woken):
+            self._leases.waking.keep(batch.shard_range, woken)  # their poke may have looked too early
         return [unit for unit in units if unit.group.id not in missed]
 
     # finish
 
     def _leave(self, held: Acquired, batch: Batch, loaded: Loaded, poked: Poked, began: float) -> None:
         """Note in the state what the next holder has to know, and the round's figures for operators."""
-        state, result, now, shard_range = held.state, batch.result, loaded.now, batch.shard_range
+        state, result, now = held.state, batch.result, loaded.now
         left, not_here = poked.left + poked.waiting, batch.take_not_here()
-        if left or state.left_since:
-            may_wait = set(poked.waiting)
-            intervals = {u.group.id: u.group.poke_interval for u in loaded.units if u.group.id not in may_wait}
-            left = state.in_turn(left, intervals, now)
-        state.last, state.recent, state.left = now, loaded.recent, [*left, *not_here]
+        may_wait = set(poked.waiting)
+        intervals = {u.group.id: u.group.poke_interval for u in loaded.units if left and u.group.id not in may_wait}
+        state.leave_over(left, intervals, now)
+        state.left |= dict.fromkeys(not_here, 0)
+        state.last, state.recent = now, loaded.recent
         result.left += len(poked.left)
-        if not state.left:  # should Redis forget them, they are due again by an older load
-            self._last_loads.remember(shard_range, now)
         took = time.monotonic() - began
         late = max(0, now - loaded.last - self._settings.tick_ms) if loaded.last else 0
         poking_took = round((batch.last_began - batch.moment.monotonic) * 1000) if batch.last_began else 0
@@ -281,14 +273,16 @@ class Jobs:
         result.seconds += took
         result.lag_seconds = max(result.lag_seconds, state.lag_ms / 1000)
 
-    def _finish(self, held: Acquired, batch: Batch, poked: Poked, ends: float) -> Again | None:
-        """Leave the range to the next holder; return `Again` if it is kept for another round."""
+    def _finish(self, held: Acquired, batch: Batch, poked: Poked, ends: float) -> list[int] | None:
+        """Leave the range to the next holder; return as `_round` whether it is kept for another round."""
         failpoint("finish.before")
-        records, dead = batch.record.texts(), held.background.dead
-        again = held.lease.finish(held.state, again=time.monotonic() < ends, records=records, dead=dead)
+        dead, shard_range = held.background.dead, batch.shard_range
+        again = held.lease.finish(held.state, again=time.monotonic() < ends, dead=dead)
         failpoint("finish.after")
-        if asked_for(held.late):  # others that were woken meanwhile sent no job
-            self._hints.look_for_woken(batch.shard_range)
+        with suppress(Unreachable):  # the record is for people
+            self._leases.poke_log.keep(shard_range, batch.record, held.state.last)
+        if held.woken:  # others that were woken meanwhile sent no job
+            self._later_jobs.look_for_woken(shard_range)
         if poked.again_in is not None:
-            self._hints.look_again(batch.shard_range, poked.again_in)
+            self._later_jobs.look_again(shard_range, poked.again_in)
         return again

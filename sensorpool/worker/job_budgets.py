@@ -2,25 +2,16 @@
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
-from sensorpool.leases.budgets import Asked, BudgetsLeft
-from sensorpool.model.budgets import Budget, Budgets, in_calls
+from sensorpool.leases.budgets import BudgetsLeft
+from sensorpool.model.budgets import Budget, Budgets
 from sensorpool.model.values import Milliseconds
 from sensorpool.poke.bulk_call import SIZE
 from sensorpool.poke.unit import PokeUnit
 
+Unit = TypeVar("Unit")
 _AGAIN = 0.05  # seconds after which a budget is asked again when a poke has ended, at least
-
-
-class _Call:
-    """A call that a budget counts among those at once, until all of it has ended."""
-
-    __slots__ = ("budget", "name", "open")
-
-    def __init__(self, budget: Budget, units: Sequence[PokeUnit]) -> None:
-        self.budget = budget
-        self.name = _name(units)
-        self.open = len(units)
 
 
 class JobBudgets:
@@ -28,7 +19,7 @@ class JobBudgets:
 
     :param asker: the range.
     :param now: the database's time.
-    :param since: since when groups have been left over, by id.
+    :param since: since when groups have been left over, by id; 0: not known.
     :param call_of: returns what names the call by which a group is asked for with others; it counts as one poke.
     """
 
@@ -48,7 +39,7 @@ class JobBudgets:
         self._since = since
         self._call_of = call_of
         self._ask_at: dict[Budget, float] = {}  # when a budget is asked again, by the monotonic clock
-        self._at_once: dict[int, _Call] = {}  # the call of each group that is being poked, if its budget counts these
+        self._at_once: dict[int, Budget] = {}  # by the first group of each call, if the budget counts those at once
 
     def may_ask(self, budget: Budget, soon: float = 0.0) -> bool:
         """Whether a budget may be asked now, or in so many seconds."""
@@ -70,21 +61,17 @@ class JobBudgets:
         :param waiting: how many groups wait for each budget, these among them.
         :raises Unreachable: when Redis does not answer.
         """
-        questions: list[Asked] = []
-        calls_of: list[list[list[PokeUnit]]] = []
+        taken: list[PokeUnit] = []
         for budget, units in wanted.items():
             calls = in_calls(self.in_turn(units), self._call_of, SIZE)
-            first = min(self._since.get(unit.group.id, self._now) for unit in units)
-            waited = max(0, self._now - first) / 1000
-            questions.append(Asked(budget, self._asker, list(map(_name, calls)), waiting[budget], waited))
-            calls_of.append(calls)
-        here, taken = time.monotonic(), list[PokeUnit]()
-        for asked, calls, granted in zip(questions, calls_of, self._left.take(questions), strict=True):
-            self._ask_at[asked.budget] = here + granted.wait
-            for call in calls[: granted.pokes]:
+            waited = max(0, self._now - min(map(self._left_since, units))) / 1000
+            names = [str(call[0].group.id) for call in calls]
+            granted, wait = self._left.take(budget, self._asker, names, groups=waiting[budget], waited=waited)
+            self._ask_at[budget] = time.monotonic() + wait
+            for call in calls[:granted]:
                 taken += call
-                if asked.budget.at_once is not None:
-                    self._at_once.update(dict.fromkeys((unit.group.id for unit in call), _Call(asked.budget, call)))
+                if budget.at_once is not None:
+                    self._at_once[call[0].group.id] = budget
         return taken
 
     def ended(self, group_ids: Iterable[int]) -> None:
@@ -94,22 +81,36 @@ class JobBudgets:
         """
         if not self._at_once:
             return
-        ended: list[tuple[Budget, str]] = []
-        for group_id in group_ids:
-            if (call := self._at_once.pop(group_id, None)) is None:
-                continue
-            call.open -= 1
-            if not call.open:
-                ended.append((call.budget, call.name))
-                again = time.monotonic() + _AGAIN
-                self._ask_at[call.budget] = min(self._ask_at.get(call.budget, 0.0), again)
+        ended = [(budget, str(each)) for each in group_ids if (budget := self._at_once.pop(each, None)) is not None]
+        again = time.monotonic() + _AGAIN
+        for budget, _ in ended:
+            self._ask_at[budget] = min(self._ask_at.get(budget, 0.0), again)
         if ended:
             self._left.give_back(ended)
 
     def _turn_of(self, unit: PokeUnit) -> tuple[bool, Milliseconds]:
         deadline = unit.group.next_deadline
-        return deadline is None or self._now < deadline, self._since.get(unit.group.id, self._now)
+        return deadline is None or self._now < deadline, self._left_since(unit)
+
+    def _left_since(self, unit: PokeUnit) -> Milliseconds:
+        return self._since.get(unit.group.id) or self._now
 
 
-def _name(call: Sequence[PokeUnit]) -> str:
-    return str(call[0].group.id)
+def in_calls(units: Iterable[Unit], call_of: Callable[[Unit], Hashable | None], size: int) -> list[list[Unit]]:
+    """Return groups by the call that asks for them, each of which counts as one poke, in the order of its first group.
+
+    :param call_of: names the call by which a group is asked for with others; None: it is asked for alone.
+    :param size: groups of one call, at most.
+    """
+    calls: list[list[Unit]] = []
+    open_calls: dict[Hashable, list[Unit]] = {}
+    for unit in units:
+        name = call_of(unit)
+        call = None if name is None else open_calls.get(name)
+        if call is not None and len(call) < size:
+            call.append(unit)
+            continue
+        calls.append(call := [unit])
+        if name is not None:
+            open_calls[name] = call
+    return calls

@@ -1,8 +1,7 @@
 """Load: what is due in a range, and the sensors of the groups that are.
 
-The query is the scheduler (`sensorpool.model.due` is its rule). Between two loads of a range lies the time ``last``; it
-is known from the state that the last holder left or, if Redis lost that, from what this process itself remembers. If
-neither is known, the whole range is due once.
+The query is the scheduler (`sensorpool.model.due` is its rule). The time of the load before is in the state that the
+last holder left. If Redis has lost it, the whole range is due once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from sensorpool.config.settings import Settings
-from sensorpool.leases.dirty_flags import asked_for
 from sensorpool.leases.lease import Acquired
-from sensorpool.leases.range_state import RangeState
 from sensorpool.model.due import is_due
 from sensorpool.model.trouble import Trouble
 from sensorpool.model.values import DueGroup, Milliseconds, ShardRange
@@ -49,22 +46,6 @@ class Moment(NamedTuple):
         return self.now + int((monotonic - self.monotonic) * 1000)
 
 
-class LastLoads:
-    """When this process loaded its ranges last, should Redis forget."""
-
-    def __init__(self) -> None:
-        self._last: dict[ShardRange, Milliseconds] = {}
-
-    def last(self, shard_range: ShardRange, state: RangeState, now: Milliseconds) -> Milliseconds:
-        """Return the last load of a range; one that lies in the future counts as lost."""
-        candidates = (state.last, self._last.get(shard_range, 0))
-        return max((last for last in candidates if last <= now), default=0)
-
-    def remember(self, shard_range: ShardRange, now: Milliseconds) -> None:
-        """Remember a load whose groups have all been poked."""
-        self._last[shard_range] = now
-
-
 def load(
     connection: Connection,
     cache: Cache,
@@ -80,12 +61,9 @@ def load(
     """
     overlap = settings.commit_overlap_ms
     rows = loading.due_groups(connection, shard_range, last=last, now=now, commit_overlap=overlap)
-    # a late group is passed over by the statement; it counts as left over unless it was poked as new
-    late = asked_for(held.late) | set(held.late).difference(held.state.recent)
-    left = {*held.state.left, *late, *held.struck, *held.background.again}
+    left = {*held.state.left, *held.woken, *held.struck, *held.background.again}
     units = _look_up(connection, cache, rows, left)
-    new = _newcomers(cache, units, now, overlap)
-    recent = [unit.group.id for unit in new if unit.group.registered_at > now - overlap]
+    recent = [unit.group.id for unit in units if unit.group.registered_at > now - overlap]
     if poked_as_new := set(held.state.recent) - left:
         units = [unit for unit in units if unit.group.id not in poked_as_new or _is_due_again(unit.group, last, now)]
     # each job starts elsewhere in its range, so that no group always comes last
@@ -93,20 +71,11 @@ def load(
     units = units[start:] + units[:start]
     if left:
         # the groups come first that have been left over for longest, or for a time that is not known
-        since = {group_id: since_left(held.state.left_since, group_id, now) for group_id in left}
+        since = {group_id: since_left(held.state.left, group_id, now) for group_id in left}
         units.sort(key=lambda unit: since.get(unit.group.id, now))
     # new groups wait for older ones, so that a storm of registrations makes no older group late
-    if last_ones := {unit for unit in new if unit.group.registered_at > now - unit.group.poke_interval}:
-        units.sort(key=last_ones.__contains__)
+    units.sort(key=lambda unit: unit.group.registered_at > now - min(unit.group.poke_interval, _NEWCOMERS))
     return Loaded(now, last, units, recent, troubles.of_range(connection, shard_range))
-
-
-def _newcomers(cache: Cache, units: Sequence[PokeUnit], now: Milliseconds, overlap: Milliseconds) -> list[PokeUnit]:
-    """Return the groups that were registered within the overlap, or within their interval, and some more."""
-    since = now - max(overlap, min(_NEWCOMERS, cache.longest_interval))
-    if cache.newest <= since:
-        return []
-    return [unit for unit in units if unit.group.registered_at > since]
 
 
 def _look_up(connection: Connection, cache: Cache, rows: Sequence[loading.DueRow], left: set[int]) -> list[PokeUnit]:

@@ -9,36 +9,61 @@ import atexit
 import os
 import shutil
 import tempfile
-import threading
-import time
-from bisect import bisect_left
 from collections import Counter as Counted
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.not_landed import NotLanded
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import JobResult, Report, Settled
-from sensorpool.worker.bounded_labels import OTHER, Names
+from sensorpool.model.values import JobResult, Report
 
 _MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 _POKE_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-_BUCKETS = len(_POKE_SECONDS) + 1  # with that of longer pokes
 _LAG_SECONDS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
+OTHER, MOST = "other", 50  # stands for further values of a label; how many a process tells by their names
 _NOT_LISTED = "not listed"  # stands for classes that are not on the allowlist
 # bytes of a process's files, which get their blocks before they are mapped: on a full disk a write into memory that is
 # mapped to a sparse file ends the process by SIGBUS
 _FILES = {"counter": 1 << 19, "histogram": 1 << 16, "gauge_max": 1 << 16}
-_WRITE_EVERY = 1.0  # seconds: pokes are added up in memory meanwhile, which costs less than a write for each
 
 log = logger(__name__)
 
 Kinds = Callable[[Iterable[int]], list[tuple[str, str]]]
 """Returns the class and the backend of each of these groups; both are empty of a group that is not known."""
+
+
+# each counter, without the prefix and suffix of its name: what it says, and its labels
+_COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "pokes": ("Pokes made.", ()),
+    "pokes_saved": ("Pokes saved because instances share a group.", ()),
+    "outcomes": ("Pokes by what they saw.", ("op_classpath", "outcome")),
+    "backend_outcomes": ("Pokes by what they saw.", ("backend", "outcome")),
+    "class_seconds": ("Seconds that pokes took.", ("op_classpath",)),
+    "settled": ("Instances settled, and why they ended.", ("state", "ending")),
+    "unsettled": ("Results of groups that could not be written, for no known reason.", ()),
+    "jobs_skipped": ("Jobs that found their range taken.", ()),
+    "left": ("Due groups that a job had no time for; the next one begins with them.", ()),
+    "busy": ("Due groups that missed their turn: their last poke went on still.", ()),
+    "held": ("Pokes left out because their backend is away.", ("backend",)),
+    "sparse": ("Pokes left out because their condition never landed so early.", ()),
+    "shared_calls": ("Calls that asked for many groups.", ("op_classpath",)),
+    "jobs_refused": ("Jobs of another pool that came by our broker.", ()),
+}
+
+
+class _Names:
+    """The values of a label that users choose. One that is given out stays, so no counter ever falls."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def of(self, value: str) -> str:
+        """Return a value, or `OTHER` if there are too many others."""
+        if value and value != OTHER and len(self._names) < MOST:
+            self._names.add(value)  # two threads at once may go beyond the bound by one
+        return value if value in self._names else OTHER
 
 
 class Metrics:
@@ -49,59 +74,47 @@ class Metrics:
         self.registry: Any = None  # Prometheus's, of this process alone
         self._were_not_here: set[str] = set()
         self._kinds: Kinds = lambda group_ids: [("", "") for _ in group_ids]
-        self._lock = threading.Lock()
-        self._added: defaultdict[tuple[tuple[str, str], Outcome], int] = defaultdict(int)
-        self._took: defaultdict[str, float] = defaultdict(float)  # seconds by class
-        self._lengths = [0] * _BUCKETS
-        self._written_at = 0.0
-        self._classes, self._backends = Names(), Names()
+        self._names = {"op_classpath": _Names(), "backend": _Names()}
 
     def start(self) -> None:
         """Make the metrics. In a worker, `prepare` was called before."""
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-        if (folder := _folder()) is not None:
+        if _folder() is not None:
             from prometheus_client import values
 
             # it chooses where to count when it is imported, and Flower's Celery command may have imported it before
             values.ValueClass = values.MultiProcessValue(lambda: _place)  # type: ignore[no-untyped-call]
-            self._classes, self._backends = Names(folder / "classes"), Names(folder / "backends")
         registry = self.registry = CollectorRegistry()
-
-        def counter(name: str, said: str, *labels: str) -> Any:
-            return Counter(name, said, labels, registry=registry)
-
-        self._pokes = counter("sensorpool_pokes", "Pokes made.")
-        self._saved = counter("sensorpool_pokes_saved", "Pokes saved because instances share a group.")
-        self._outcomes = counter("sensorpool_outcomes", "Pokes by what they saw.", "op_classpath", "outcome")
-        self._of_backends = counter("sensorpool_backend_outcomes", "Pokes by what they saw.", "backend", "outcome")
-        self._of_classes = counter("sensorpool_class_seconds", "Seconds that pokes took.", "op_classpath")
+        self._counters: dict[str, Any] = {
+            name: Counter(f"sensorpool_{name}", said, labels, registry=registry)
+            for name, (said, labels) in _COUNTERS.items()
+        }
         self._seconds = Histogram(
             "sensorpool_poke_seconds", "Seconds a poke took.", buckets=_POKE_SECONDS, registry=registry
         )
         self._lag = Histogram(
             "sensorpool_lag_seconds", "Seconds by which a job was late.", buckets=_LAG_SECONDS, registry=registry
         )
-        self._settled = counter("sensorpool_settled", "Instances settled, and why they ended.", "state", "ending")
-        self._unsettled = counter(
-            "sensorpool_unsettled", "Results of groups that could not be written, for no known reason."
-        )
-        self._skipped = counter("sensorpool_jobs_skipped", "Jobs that found their range taken.")
-        self._left = counter("sensorpool_left", "Due groups that a job had no time for; the next one begins with them.")
-        self._busy = counter("sensorpool_busy", "Due groups that missed their turn: their last poke went on still.")
-        self._held = counter("sensorpool_held", "Pokes left out because their backend is away.", "backend")
-        self._sparse = counter("sensorpool_sparse", "Pokes left out because their condition never landed so early.")
-        self._shared = counter("sensorpool_shared_calls", "Calls that asked for many groups.", "op_classpath")
-        self._refused = counter("sensorpool_jobs_refused", "Jobs of another pool that came by our broker.")
+        said = "Sensor classes that this worker cannot poke; others have to."
         self._not_here = Gauge(
-            "sensorpool_not_here",
-            "Sensor classes that this worker cannot poke; others have to.",
-            ["op_classpath"],
-            multiprocess_mode="max",
-            registry=registry,
+            "sensorpool_not_here", said, ["op_classpath"], multiprocess_mode="max", registry=registry
         )
         self._not_here.labels(_NOT_LISTED).set(0)
         self.is_on = True
+
+    def count(self, name: str, number: float = 1, *labels: str) -> None:
+        """Count something of `_COUNTERS`.
+
+        :param labels: the values of its labels.
+        """
+        if self.is_on and number:
+            told = [
+                self._names[label].of(value) if label in self._names else value
+                for label, value in zip(_COUNTERS[name][1], labels, strict=True)
+            ]
+            counter = self._counters[name]
+            (counter.labels(*told) if told else counter).inc(number)
 
     def begin_child(self, index: int) -> None:
         """Count in the files of a child. Call it in the child, before it counts; on a full disk it does not count.
@@ -113,6 +126,8 @@ class Metrics:
         if self.is_on and (folder := _folder()) is not None:
             try:
                 _allocate(folder, _place)
+                with (folder / f"gauge_max_{_place}.db").open("r+b") as file:
+                    file.write(bytes(8))  # the gauges of the child before it: the head says that nothing is used
             except OSError as error:
                 self.is_on = False
                 log.warning("metrics are not counted in this process: no room for its files", error=str(error))
@@ -126,104 +141,41 @@ class Metrics:
         if self.is_on:
             told: Counted[str] = Counted()
             for op_classpath in self._were_not_here | listed:
-                told[self._classes.of(op_classpath)] += op_classpath in listed
+                told[self._names["op_classpath"].of(op_classpath)] += op_classpath in listed
             for name, count in told.items():
                 self._not_here.labels(name).set(count > 0)
             self._were_not_here |= listed
             self._not_here.labels(_NOT_LISTED).set(others)
 
     def poked(self, reports: Sequence[Report], many: Sequence[NotLanded] = ()) -> None:
-        """Count pokes of which the length is known. They are written within a second, or at the end of the job."""
+        """Count pokes."""
         if not self.is_on:
             return
         kinds = self._kinds([report.group.id for report in reports])
-        kinds_of_many = [Counted(self._kinds(each.ids)) for each in many]
-        with self._lock:
-            added, took, lengths = self._added, self._took, self._lengths
-            for report, kind in zip(reports, kinds, strict=True):
-                seconds = report.seconds
-                added[kind, report.outcome] += 1
-                took[kind[0]] += seconds
-                lengths[bisect_left(_POKE_SECONDS, seconds)] += 1
-            for each, counted in zip(many, kinds_of_many, strict=True):
-                lengths[bisect_left(_POKE_SECONDS, each.seconds)] += len(each.ids)
-                for kind, number in counted.items():
-                    added[kind, Outcome.NOT_LANDED] += number
-                    took[kind[0]] += number * each.seconds
-        if time.monotonic() - self._written_at > _WRITE_EVERY:
-            self.write()
+        for report, kind in zip(reports, kinds, strict=True):
+            self._poked(kind, report.outcome, report.seconds)
+        for each in many:
+            for kind, number in Counted(self._kinds(each.ids)).items():
+                self._poked(kind, Outcome.NOT_LANDED, each.seconds, number)
 
-    def write(self) -> None:
-        """Write what has been added up since the last time."""
-        with self._lock:
-            self._written_at = time.monotonic()
-            added, took, lengths = self._added, self._took, self._lengths
-            self._added, self._took, self._lengths = defaultdict(int), defaultdict(float), [0] * _BUCKETS
-        self._pokes.inc(sum(added.values()))
-        _observe(self._seconds, lengths, sum(took.values()))
-        for ((op_classpath, backend), outcome), number in added.items():
-            self._outcomes.labels(self._classes.of(op_classpath or OTHER), outcome.value).inc(number)
-            self._of_backends.labels(self._backends.of(backend or OTHER), outcome.value).inc(number)
-        for op_classpath, seconds in took.items():
-            self._of_classes.labels(self._classes.of(op_classpath or OTHER)).inc(seconds)
+    def _poked(self, kind: tuple[str, str], outcome: Outcome, seconds: float, number: int = 1) -> None:
+        op_classpath, backend = kind
+        self.count("pokes", number)
+        self.count("outcomes", number, op_classpath, outcome.value)
+        self.count("backend_outcomes", number, backend, outcome.value)
+        self.count("class_seconds", number * seconds, op_classpath)
+        for _ in range(number):
+            self._seconds.observe(seconds)
 
     def job(self, result: JobResult) -> None:
         """Count one job."""
-        if not self.is_on:
-            return
-        self.write()
         if result.skipped:
-            self._skipped.inc()
-            return
-        self._saved.inc(result.saved)
-        self._left.inc(result.left)
-        self._busy.inc(result.extra.get("busy", 0))
-        self._lag.observe(result.lag_seconds)
-
-    def held(self, missed: Counted[str]) -> None:
-        """Count pokes that were left out, by backend."""
-        if self.is_on:
-            for backend, number in missed.items():
-                self._held.labels(self._backends.of(backend)).inc(number)
-
-    def sparse(self, number: int) -> None:
-        """Count pokes that were left out because their condition never landed so early."""
-        if self.is_on:
-            self._sparse.inc(number)
-
-    def shared(self, calls: Counted[str]) -> None:
-        """Count calls that asked for many groups, by class."""
-        if self.is_on:
-            for op_classpath, number in calls.items():
-                self._shared.labels(self._classes.of(op_classpath)).inc(number)
-
-    def unsettled(self, groups: int) -> None:
-        """Count groups whose result could not be written."""
-        if self.is_on:
-            self._unsettled.inc(groups)
-
-    def refused(self) -> None:
-        """Count a job of another pool."""
-        if self.is_on:
-            self._refused.inc()
-
-    def settled(self, settled: list[Settled]) -> None:
-        """Count settled instances."""
-        if self.is_on:
-            for each in settled:
-                self._settled.labels(each.state.value, each.ending.value).inc()
-
-
-def _observe(histogram: Any, lengths: Sequence[int], seconds: float) -> None:
-    """Add pokes to a histogram. Prometheus's client adds them one by one only, for 3 µs each.
-
-    :param lengths: how many pokes belong to each bucket.
-    :param seconds: their sum.
-    """
-    for place, number in enumerate(lengths):
-        if number:
-            histogram._buckets[place].inc(number)
-    histogram._sum.inc(seconds)
+            self.count("jobs_skipped")
+        elif self.is_on:
+            self.count("pokes_saved", result.saved)
+            self.count("left", result.left)
+            self.count("busy", result.extra.get("busy", 0))
+            self._lag.observe(result.lag_seconds)
 
 
 _place = "main"  # of this process in its worker
@@ -268,13 +220,3 @@ def collector() -> Any:
     from prometheus_client.multiprocess import MultiProcessCollector
 
     return MultiProcessCollector(None, str(folder))  # type: ignore[no-untyped-call]
-
-
-def child_ended(index: int) -> None:
-    """Forget the gauges of a dead child. Call this in the worker's main process before another one takes its place.
-
-    :param index: of its place in the pool.
-    """
-    if (folder := _folder()) is not None:
-        with suppress(OSError), (folder / f"gauge_max_child{index}.db").open("r+b") as file:
-            file.write(bytes(8))  # the head says that nothing is used

@@ -22,8 +22,7 @@ Answer = TypeVar("Answer")
 EVERY = 5.0  # seconds between two looks of all workers together
 _SHARE = 50  # looking takes at most one part in so many of the time
 _SELDOM = 60.0  # seconds between two looks at most
-_SILENT = 3.0  # seconds after which a server that was asked and has not answered counts as away
-_COUNTING = 20.0  # seconds: the same of a database that is asked for figures, which may have to count
+_SILENT = 20.0  # seconds after which a server that was asked and has not answered counts as away
 _CLOSING = 1.0  # seconds
 
 log = logger(__name__)
@@ -38,7 +37,7 @@ class Observer:
         self._figures = Figures(settings, database, leases)
         self._thread = BackgroundThread("observer", self._look_on)
         self._away: dict[str, str | None] = {}  # why a server does not answer; None: it answers
-        self._asking: tuple[str, float, float] | None = None  # a server, since when it is asked, how long it may take
+        self._asking: tuple[str, float] | None = None  # a server, and since when it is asked
         self._seen: Sequence[Figure] = ()
         self._said = ""
 
@@ -56,11 +55,9 @@ class Observer:
 
     def servers(self) -> Mapping[str, str | None]:
         """Return the servers that were asked: why one does not answer, or None for one that answers."""
-        asking, found = self._asking, dict(self._away)
-        if asking is not None:
-            server, since, patience = asking
-            if (waited := time.monotonic() - since) > patience:
-                found[server] = found.get(server) or f"the {server} has not answered for {waited:.0f} s"
+        found = dict(self._away)
+        if (asking := self._asking) is not None and (waited := time.monotonic() - asking[1]) > _SILENT:
+            found[asking[0]] = f"the {asking[0]} has not answered for {waited:.0f} s"
         return found
 
     def _look_on(self) -> None:
@@ -74,26 +71,26 @@ class Observer:
 
     def _look(self) -> float:
         """Look once; return after how many seconds to look again."""
-        self._ask("database", lambda: self._database.read(self._database.now))
-        self._ask("Redis", self._leases.store.probe)
+        for server, question in (("database", self._ask_database), ("Redis", self._leases.store.probe)):
+            try:
+                self._waiting_for(server, question)
+                self._away[server] = None
+            except SensorpoolError as error:
+                self._away[server] = str(error)
         if any(self._away.values()):
             self._seen = ()
             return EVERY
         began = time.monotonic()
-        self._seen = self._waiting_for("database", _COUNTING, self._figures.ask)
+        self._seen = self._waiting_for("database", self._figures.ask)
         self._said = ""
         return min(max(EVERY * self._figures.workers, _SHARE * (time.monotonic() - began)), _SELDOM)
 
-    def _ask(self, server: str, question: Callable[[], object]) -> None:
-        try:
-            self._waiting_for(server, _SILENT, question)
-            self._away[server] = None
-        except SensorpoolError as error:
-            self._away[server] = str(error)
+    def _ask_database(self) -> object:
+        return self._database.read(self._database.now)
 
-    def _waiting_for(self, server: str, patience: float, question: Callable[[], Answer]) -> Answer:
-        """Ask a server; `servers` tells meanwhile whether it answers in time (seconds)."""
-        self._asking = server, time.monotonic(), patience
+    def _waiting_for(self, server: str, question: Callable[[], Answer]) -> Answer:
+        """Ask a server; `servers` tells meanwhile whether it answers."""
+        self._asking = server, time.monotonic()
         try:
             return question()
         finally:

@@ -4,47 +4,35 @@ A round goes through the list of chores; what a chore has no time for has its tu
 processes may run rescue at once: work that two of them do is harmless.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.leases.rescue_place import RescuePlace
-from sensorpool.worker.chores import (
-    actions,
-    admission,
-    groups,
-    instances,
-    landings,
-    late,
-    left_behind,
-    others,
-)
-from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
+from sensorpool.worker.chores import late, left_behind, old_rows
+from sensorpool.worker.chores.round import Place, Rescued, Round, begin
 from sensorpool.worker.context import Worker
 
-CHORES = (
-    # these walk through all rows, for what is old, and for what only a hand on the tables could have left astray
-    Chore("pruning and ending instances", instances.prune_and_end, every=4),
-    Chore("dropping empty groups", groups.drop_empty, every=4),
-    Chore("folding shardcodes", groups.fold_shardcodes),
-    Chore("pruning landings", landings.prune, every=4),
-    Chore("pruning actions", actions.prune, every=4),
-    Chore("finding late conditions", late.find),
-    Chore("forgetting troubles", groups.forget_troubles),
-    Chore("quarantine and quotas", admission.look_again),
-    Chore("dropping abandoned listeners", left_behind.drop_listeners, every=4),
-    Chore("rescuers of other packages", others.rescue),
+CHORES: dict[str, Callable[[Round], None]] = {  # each by its name, as `health` says it
+    "pruning instances": old_rows.prune_instances,
+    "pruning records": old_rows.prune_records,
+    "folding shardcodes": old_rows.fold_shardcodes,
+    "finding late conditions": late.find,
+    "quarantine": old_rows.let_out,
+    "dropping abandoned listeners": left_behind.drop_listeners,
+    "rescuers of other packages": left_behind.call_rescuers,
     # last, and each for half a round at most: a backlog starves no other chore
-    Chore("sending callbacks", left_behind.send_callbacks),
-    Chore("publishing what a dead process left", left_behind.publish),
-)
+    "sending callbacks": left_behind.send_callbacks,
+    "publishing what a dead process left": left_behind.publish,
+}
+_KEPT = 86_400_000  # milliseconds
 
 log = logger(__name__)
 
 
 def go_on(worker: Worker, place: Place) -> Rescued:
-    """Do one round from where the last one came to, in whichever process that was.
+    """Do one round from where the last one came to, in whichever process that was: Redis knows.
 
     A pool has many processes, each of which is replaced after a while: by itself none of them would come to the end of
     a large table.
@@ -52,16 +40,16 @@ def go_on(worker: Worker, place: Place) -> Rescued:
     :param place: where this process goes on while Redis does not answer.
     :raises Unreachable: when the database does not answer.
     """
-    kept = RescuePlace(worker.leases.store)
+    store = worker.leases.store
+    key = store.pool_key("rescue_place")
     with suppress(Unreachable):
-        place.go_to(kept.read() or "")
-        kept.keep(place.in_next_round())  # a chore that ends its process must not come first in each round
+        if (text := store.call(store.client.get, key)) is not None:
+            place.go_to(text)
     try:
         return rescue(worker, place)
     finally:
         with suppress(Unreachable):
-            if not place.is_behind(kept.read() or ""):  # after a round that took long
-                kept.keep(place.as_text())
+            store.call(store.client.set, key, place.as_text(), px=_KEPT)
 
 
 def rescue(worker: Worker, place: Place) -> Rescued:
@@ -69,23 +57,20 @@ def rescue(worker: Worker, place: Place) -> Rescued:
 
     :raises Unreachable: when the database does not answer.
     """
-    now = Round(worker, place, Rescued())
+    now = begin(worker, place)
     failed: dict[str, str] = {}
     done: set[str] = set()
-    turn, place.rounds = place.rounds, place.rounds + 1
-    for chore in CHORES:
-        if turn % chore.every:
-            continue
+    for name, work in CHORES.items():
         try:
-            chore.work(now)
-            done.add(chore.name)
+            work(now)
+            done.add(name)
         except Exception as error:
-            failed[chore.name] = one_line(error) if not isinstance(error, SensorpoolError) else str(error)
-            log.warning("a chore of rescue failed", chore=chore.name, error=failed[chore.name])
+            failed[name] = one_line(error) if not isinstance(error, SensorpoolError) else str(error)
+            log.warning("a chore of rescue failed", chore=name, error=failed[name])
             if isinstance(error, Unreachable):
                 worker.database.read(worker.database.now)  # where the database does not answer at all, the round ends
     try:
-        worker.trouble.note_chores(failed, done)
+        worker.incidents.note_chores(failed, done)
     except Unreachable as error:
         log.warning("the cause of a failure was not noted", error=str(error))
     if found := now.done.as_dict():

@@ -45,7 +45,7 @@ class Log:
         record = Record(at)
         record.add([Report(due_group(self._mine.group_id), 0.0, outcome, reason)], [0])
         shard_range = self._pool.range_of(self._mine.shardcode)
-        self._pool.leases.poke_log.keep(shard_range, [(text, 2**42) for text, _ in record.texts()], 0)
+        self._pool.leases.poke_log.keep(shard_range, record, 0)
         self.task_log._read_at -= 3600
         self.lines += self.task_log.lines().values()
 

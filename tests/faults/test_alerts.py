@@ -31,7 +31,6 @@ from tests.support.scrapes import Sample, free_port, scrape, total, values
 SENSOR = "sensorpool.testing.ScriptedSensor"
 BACKEND = f"{RECORDING}.Backend"
 GO_ON = "theirs.go_on"  # a task that on_settled may call
-QUOTA = 50
 ROLE = f"watched_{os.urandom(6).hex()}"
 BEFORE, FAULT = 40, 60  # steps
 
@@ -103,7 +102,6 @@ class Watched:
 SETTINGS = {
     "hanging_concurrency": 1,
     "poke_concurrency": 2,
-    "dag_quota": QUOTA,
     "on_settled_tasks": GO_ON,
     "on_settled_broker_url": f"redis://127.0.0.1:{free_port()}/0",  # which is not there
 }
@@ -284,16 +282,6 @@ def test_a_callback_whose_broker_is_away(watched: Watched, tmp_path: Path) -> No
     watched.stand.sql("DELETE FROM sensorpool_callback")
 
 
-def test_a_dag_over_its_quota(watched: Watched, tmp_path: Path) -> None:
-    """Fault 43."""
-    script = {"folder": str(tmp_path), "name": "greedy"}
-    key = {"dag_id": "greedy", "run_id": "r", "timeout": 600}
-    made = [watched.service.pool.register(SENSOR, script, task_id=f"t{n}", **key).id for n in range(QUOTA + 1)]
-    watched.alerts("SensorpoolQuota", seen=watched.until_told("it to be seen", "sensorpool_dags_over_quota"))
-    for each in made:
-        watched.service.pool.cancel(each)
-
-
 def test_a_class_that_one_worker_lacks(watched: Watched, tmp_path: Path) -> None:
     """Fault 39: a worker with an old allowlist beside sound ones."""
     port = free_port()
@@ -312,7 +300,7 @@ def test_a_class_that_one_worker_lacks(watched: Watched, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("right", "alert"),
-    [("DELETE ON poke_quarantine", "SensorpoolRescueFails"), ("SELECT ON dag_over_quota", "SensorpoolNotObserved")],
+    [("DELETE ON poke_quarantine", "SensorpoolRescueFails"), ("SELECT ON poke_quarantine", "SensorpoolNotObserved")],
 )
 def test_a_missing_grant(watched: Watched, right: str, alert: str) -> None:
     """What a role may not do: a chore of rescue, or to ask for one of the pool's figures."""

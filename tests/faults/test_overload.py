@@ -10,7 +10,6 @@ import pytest
 
 from harness.service import Service
 from harness.until import until
-from sensorpool.errors import Refused
 from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import RECORDING, SENSOR, Record, Trial
@@ -94,26 +93,3 @@ def test_a_storm_of_registrations(stand: Stand) -> None:
     for start in range(0, len(made), 1_000):
         ids = [instance.id for instance in made[start : start + 1_000]]
         service.pool.settler.cancel(dict.fromkeys(ids, "over"))
-
-
-def test_a_dag_over_its_quota(make_service: Callable[..., Service], tmp_path: Path) -> None:
-    """Its further sensors are refused until some have settled; other DAGs are not affected."""
-    service = make_service(dag_quota=10)
-    service.start(workers=1)
-
-    def register(dag_id: str, number: int) -> int:
-        context = {"folder": str(tmp_path), "name": f"{dag_id}{number}"}
-        return service.pool.register(SENSOR, context, dag_id=dag_id, task_id=f"t{number}", run_id="r").id
-
-    ids = [register("greedy", number) for number in range(11)]
-    until("rescue to notice", lambda: service.json("status")["dags_over_quota"])
-    with pytest.raises(Refused, match="greedy has too many sensors waiting"):
-        register("greedy", 12)
-    other = register("modest", 1)
-    land(tmp_path, "modest1")
-    assert service.pool.wait([other], 60) == {other: "success"}
-    assert "a DAG is over its quota" in service.logs()
-    for instance_id in ids[:5]:
-        service.pool.cancel(instance_id)
-    until("rescue to notice", lambda: not service.json("status")["dags_over_quota"])
-    register("greedy", 12)

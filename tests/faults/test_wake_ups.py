@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.until import until
-from sensorpool.leases.wake_ups import GAP
+from sensorpool.leases.waking import GAP
 from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import lasts
@@ -77,6 +77,6 @@ def test_a_wake_up_is_lost_with_redis(stand: Stand) -> None:
     made = service.pool.register(SENSOR, {"folder": str(folder), "name": "lost"}, location="s3://lost/x")
     until("a poke", lambda: pokes(folder).get("lost"))
     land(folder, "lost")
-    service.pool.leases.wake_ups.wake({service.pool.range_of(made.shardcode): [made.group_id]})
+    service.pool.leases.waking.wake({service.pool.range_of(made.shardcode): [made.group_id]})
     service.pool.leases.store.client.flushall()
     assert service.pool.wait(made, 60) == {made.id: "success"}

@@ -10,10 +10,10 @@ from sqlalchemy import insert
 from sensorpool import Pool, Settings
 from sensorpool.admin.explain import explain
 from sensorpool.admin.instances import show
-from sensorpool.model.family import family_code
 from sensorpool.model.states import State
-from sensorpool.model.times import spell_time
+from sensorpool.model.usual_landing import family_code
 from sensorpool.model.values import Milliseconds
+from sensorpool.model.words import spell_time
 from sensorpool.store.schema import landing
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath

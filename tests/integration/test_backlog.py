@@ -101,7 +101,7 @@ def test_a_backlog_takes_half_a_round_at_most_and_the_other_chores_come_first(
 
     monkeypatch.setattr(worker.publisher, "publish", slowly)
     done = rescue(worker, Place())
-    assert (done.strays, done.published) == (20, 1)
+    assert (done.pruned, done.published) == (20, 1)
     assert left(pool) == 19
 
 

@@ -249,18 +249,3 @@ def test_each_has_its_turn_where_a_shared_call_says_no_to_none(pool: Pool, perha
     took = time.monotonic() - began
     assert Counts.poked.total() <= 20 * took + 20 + len(perhaps.calls)
     assert len(perhaps.calls) <= 10, "not once more for what waits for its poke"
-
-
-@pytest.mark.parametrize("pool", ["1/s"], indirect=True)
-def test_each_has_its_turn_in_processes_that_do_not_know_of_the_call(
-    pool: Pool, perhaps: Perhaps, worker: Worker
-) -> None:
-    count(pool, worker, 5)
-
-    def poked_by_a_new_process() -> bool:
-        with closing(Worker(pool.settings)) as new:
-            new.poker.classes.find(classpath(Counts))
-            job(new, pool)
-        return len(Counts.poked) == 5
-
-    until("a poke of each", poked_by_a_new_process, every=0.01)

@@ -22,7 +22,7 @@ from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact
 from sensorpool.publish import wire
 from sensorpool.publish.outbox import Outbox
-from sensorpool.store import callbacks, inspecting
+from sensorpool.store import callback_rows, inspecting
 from sensorpool.store.schema import callback, outbox
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
@@ -99,7 +99,7 @@ def make_due(pool: Pool) -> None:
 
 
 def waiting(pool: Pool, instance: Any) -> Any:
-    return pool.database.read(callbacks.find, instance.id)
+    return pool.database.read(callback_rows.find, instance.id)
 
 
 def test_nothing_settled_waits_for_the_brokers_of_callbacks(make: Make) -> None:
@@ -324,7 +324,7 @@ def test_what_waits_when_a_process_ends_is_sent_within_a_bound(make: Make, broke
     worker.outbox.close()
     assert len(broker.taken) == 20
     assert pool.database.read(inspecting.oldest_unpublished) is None
-    assert pool.database.read(callbacks.backlog) == []
+    assert pool.database.read(callback_rows.backlog) == []
 
 
 def test_on_redis_a_message_that_no_queue_would_get_waits(make: Make, redis_url: str) -> None:
@@ -399,4 +399,4 @@ def test_all_are_tried_again_at_an_operators_wish(each_database: str) -> None:
             row = {"task": GO_ON, "created_at": 1, "next_try_at": 2, "tries": 3}
             connection.execute(insert(callback), [row | {"instance_id": number} for number in (1, 2)])
         assert waiting_callbacks.hurry(pool) == 2
-        assert [each["tries"] for each in pool.database.read(callbacks.waiting, 10)] == [0, 0]
+        assert [each["tries"] for each in pool.database.read(callback_rows.waiting, 10)] == [0, 0]

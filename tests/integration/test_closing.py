@@ -41,6 +41,6 @@ def test_a_worker_that_is_closed_leaves_no_thread(make_pool: Callable[..., Pool]
     worker.run_job(pool.ranges[0], "test/2")
     until("a child to poke", pid_file.exists)
     started = names(threads() - before)
-    assert {"poke", "poke-loop", "lease keeper", "watchdog", "poke-isolated", "poke-background"} <= started
+    assert {"poke", "poke-loop", "watchdog", "poke-isolated", "poke-background"} <= started
     worker.close()
     until("its threads to end", lambda: not threads() - before)

@@ -11,7 +11,7 @@ from sensorpool.admin.conditions import condition, list_conditions
 from sensorpool.admin.instances import show
 from sensorpool.admin.status import overview
 from sensorpool.errors import SensorpoolError
-from sensorpool.store import actions as records
+from sensorpool.store import action_log as records
 from sensorpool.store import conditions
 from sensorpool.store.conditions import Order, Wanted
 from sensorpool.store.schema import poke_group

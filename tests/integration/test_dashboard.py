@@ -58,7 +58,7 @@ def test_each_query_answers(make_service: Callable[..., Service], tmp_path: Path
 
 
 _NOT_SHOWN = {
-    *("sensorpool_callbacks", "sensorpool_dags_over_quota", "sensorpool_failing_chores"),
+    *("sensorpool_callbacks", "sensorpool_failing_chores"),
 }
 
 

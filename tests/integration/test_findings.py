@@ -15,7 +15,7 @@ from sensorpool.admin.status import overview, status
 from sensorpool.cli.main import main
 from sensorpool.leases.outages import Outages
 from sensorpool.model.outage import throttled
-from sensorpool.store.schema import callback, dag_over_quota, poke_group, poke_quarantine
+from sensorpool.store.schema import callback, poke_group, poke_quarantine
 from tests.support.troubled import put_in_trouble
 
 SENSOR = "sensorpool.sensors.PathSensor"
@@ -37,7 +37,6 @@ def fall_behind(pool: Pool, name: str = "some.task") -> int:
     now = pool.database.read(pool.database.now)
     rows = [
         (callback, {"instance_id": 1, "task": name, "created_at": now - 5_000, "next_try_at": now, "tries": 1}),
-        (dag_over_quota, {"dag_id": name, "sensing": 10_001, "since": now}),
         (
             poke_quarantine,
             {
@@ -64,7 +63,6 @@ BEHIND = (
     "later than usual: 1 condition (`sensorpool list --late` names who waits)",
     "in quarantine: 1 condition (`sensorpool quarantine` lists them)",
     "overran SENSORPOOL_POKE_TIMEOUT: the last poke of 1 group",
-    "is over its quota (10,001 sensing): its further sensors are refused",
     " wants to be left alone, for ",
     "callbacks wait to be sent: 1 of ",
     "died in the last 10 minutes: 1 process of the workers, last ",

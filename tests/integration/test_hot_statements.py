@@ -1,18 +1,16 @@
 """The statements of the hot paths: they read indexes, whatever the statistics say, and their number does not grow."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, text
+from sqlalchemy import event, text
 
 from harness.service import SCRIPTED
 from sensorpool import Pool, Settings
 from sensorpool.model.values import JobResult, ShardRange
-from sensorpool.store import due_postgres, loading
 from sensorpool.worker.context import Worker
 
 pytestmark = pytest.mark.processes
@@ -72,7 +70,6 @@ def analyse(pool: Pool) -> None:
 def look_at_all(worker: Worker, shard_range: ShardRange) -> JobResult:
     """Run a job without a last load, so that all groups are due."""
     worker.leases.store.client.delete(f"sensorpool:{{{shard_range}}}:state")
-    worker._jobs._last_loads._last.clear()
     return worker.run_job(shard_range, "token")
 
 
@@ -133,33 +130,9 @@ def test_a_job_reads_indexes(filled: Pool, worker: Worker, tmp_path: Path) -> No
             (tmp_path / f"r{n}.landed").touch()
         assert look_at_all(worker, filled.ranges[0]).settled > GROUPS / SHARDS / 2
     due = next(plan for statement, plan in plans.items() if "registered_after" in statement)
-    assert "ix_poke_group_" in due, due
+    assert "ix_poke_group_load" in due, due
     # the load, the groups, the locks, the members, the verdicts, the deletion of groups
     assert_indexed(plans, at_least=6)
-
-
-def test_the_questions_for_a_large_table_read_what_they_answer_with(
-    request: pytest.FixtureRequest, filled: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each part of its statement finds its groups by an index, and is no cause to compile the plan (JIT)."""
-    monkeypatch.setattr(due_postgres, "LARGE", GROUPS // 2)
-    now = filled.database.read(filled.database.now) + 600_000  # nothing is new any more
-
-    def ask(connection: Connection) -> None:
-        loading.due_groups(connection, filled.ranges[0], last=now - 10_000, now=now, commit_overlap=0)
-
-    with explained(worker.database.engine) as plans:
-        worker.database.read(ask)
-    found = [plan for statement, plan in plans.items() if "RECURSIVE" in statement]
-    if request.node.callspec.params["filled"] != "fresh statistics":  # these say that the table is small
-        assert not found
-    else:
-        [due] = found
-        for index in ("due", "new", "deadline"):
-            assert f"ix_poke_group_{index}" in due, due
-        cost = float(re.findall(r"cost=[0-9.]+\.\.([0-9.]+)", due)[0])
-        assert cost < 100_000, "PostgreSQL's jit_above_cost"
-    assert_indexed(plans, at_least=1)
 
 
 def test_cancelling_reads_indexes(filled: Pool) -> None:
@@ -202,7 +175,7 @@ def test_settling_a_flush_is_a_fixed_number_of_statements(
         register(pool, tmp_path, size, run_id=run_id, timeout=3_600)
         for n in range(size):
             (tmp_path / f"{run_id}{n}.landed").touch()
-        pool.leases.dirty_flags.put_up(whole)
+        pool.leases.waking.raise_flags({whole: []})
         statements.clear()
         result = worker.run_job(whole, "token")
         assert result.settled == size

@@ -4,7 +4,6 @@ import os
 import signal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from celery.worker.consumer import Consumer
@@ -14,39 +13,8 @@ from harness.service import Service, children
 from harness.until import until
 from sensorpool.instrumentation import alive
 from sensorpool.model.states import State
-from sensorpool.publish.broker import Channel, Connection, wait_long
-from sensorpool.service.consumer import SturdyConsumer
-from sensorpool.service.dead_children import look_again
+from sensorpool.service.celery_patches import SturdyConsumer
 from sensorpool.store.migrate import upgrade
-
-
-def test_a_channel_keeps_its_client_as_long_as_its_connections(redis_url: str) -> None:
-    with Connection(redis_url) as connection:
-        channel = connection.channel()
-        assert isinstance(channel, Channel)
-        with channel.conn_or_acquire() as first, channel.conn_or_acquire() as second:
-            assert first is second
-        channel._disconnect_pools()  # as kombu does when the connection is lost
-        with channel.conn_or_acquire() as third:
-            assert third is not first
-            assert third.connection_pool is channel.pool
-            assert third.ping()
-
-
-@pytest.mark.parametrize(("options", "waits"), [({}, 2), ({"polling_interval": 7}, 7)])
-def test_an_idle_worker_asks_for_messages_seldom(redis_url: str, options: dict[str, Any], waits: int) -> None:
-    with Connection(redis_url, transport_options=options) as connection:
-        connection.ensure_connection()  # which makes the channel on which the worker consumes
-        hub = Hub()
-        connection.transport.register_with_event_loop(connection.connection, hub)
-        each_second = connection.transport.cycle._binding_expiry_tref
-        wait_long(connection, hub)
-        assert connection.default_channel.brpop_timeout == waits
-        assert connection.channel().brpop_timeout == waits
-        assert each_second.canceled
-        [at] = [at for at, _, each in hub.timer.queue if each is connection.transport.cycle._binding_expiry_tref]
-        assert at > hub.timer.queue[0][0] + 5
-        hub.close()
 
 
 def test_a_loop_that_starts_again_has_its_timers_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,37 +45,6 @@ def test_in_one_process_the_loop_does_not_speak_for_the_main_thread(monkeypatch:
     consumer.register_with_event_loop(hub)
     assert hub.timer.queue == []
     hub.close()
-
-
-def test_after_a_death_billiard_looks_again_soon() -> None:
-    told: list[str] = []
-    children = SimpleNamespace(_untrack_child_process=lambda _child, _hub: told.append("untracked"))
-    pool = SimpleNamespace(_pool=children, maintain_pool=lambda: told.append("looked"))
-    hub = Hub()
-    for _ in range(2):  # at each start of the loop
-        look_again(pool, hub)
-    children._untrack_child_process(None, hub)
-    for _, _, entry in sorted(hub.timer.queue):
-        entry()
-    assert told == ["untracked", "looked", "looked"]
-    hub.close()
-
-
-@pytest.mark.parametrize(
-    ("given", "interval"), [({}, 5.0), ({"heartbeat_interval": None}, 5.0), ({"heartbeat_interval": 1}, 1)]
-)
-def test_heartbeats_for_flower_come_seldom_unless_the_command_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], interval: float
-) -> None:
-    seen: dict[str, Any] = {}
-
-    def made(self: Consumer, *_: Any, worker_options: dict[str, Any], **__: Any) -> None:
-        self.connection_errors = ()
-        seen.update(worker_options)
-
-    monkeypatch.setattr(Consumer, "__init__", made)
-    SturdyConsumer(worker_options=given)
-    assert seen["heartbeat_interval"] == interval
 
 
 def test_the_child_after_one_that_died_idle_works_and_ends(tmp_path: Path, redis_url: str) -> None:

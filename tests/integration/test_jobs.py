@@ -79,7 +79,7 @@ def test_a_job_ends_though_somebody_registers_all_the_time(
         if step == "finish.before":
             rounds += 1
             assert rounds < 1_000, "the job has no end"
-            assert pool.leases.dirty_flags.put_up(pool.ranges[0])
+            assert pool.leases.waking.raise_flags({pool.ranges[0]: []})
             time.sleep(0.01)
 
     monkeypatch.setattr(cycle, "failpoint", reached)

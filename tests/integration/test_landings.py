@@ -9,10 +9,10 @@ from sqlalchemy import select, update
 
 from sensorpool import Key, Pool, Registration, Settings
 from sensorpool.errors import Refused
-from sensorpool.model.family import family_code
 from sensorpool.model.states import Outcome
+from sensorpool.model.usual_landing import family_code
 from sensorpool.model.values import Fact, Instance
-from sensorpool.settle.flush import drop_empty_groups
+from sensorpool.store import inspecting
 from sensorpool.store.schema import landing, poke_group, sensor_instance
 from sensorpool.testing import ScriptedSensor
 
@@ -117,8 +117,9 @@ def test_an_edited_group_settles(record: Landings, edit: dict[str, Any]) -> None
 def test_a_group_whose_instances_are_gone_is_no_landing(record: Landings) -> None:
     instance = record.register("x")
     record.pool.database.run(lambda connection: connection.execute(sensor_instance.delete()))
-    assert drop_empty_groups(record.pool.database, [instance.group_id]) == 1
+    record.settle(instance)
     assert record.rows() == []
+    assert record.pool.database.read(inspecting.count_waiting)[0] == 0
 
 
 def test_nothing_is_recorded_of_a_flush_that_is_not_kept(record: Landings, monkeypatch: pytest.MonkeyPatch) -> None:

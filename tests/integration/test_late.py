@@ -10,7 +10,6 @@ from sensorpool import Pool, Settings
 from sensorpool.admin import instances
 from sensorpool.client import register
 from sensorpool.errors import InfraFailure
-from sensorpool.leases.dirty_flags import at_once
 from sensorpool.leases.lease import Acquired
 from sensorpool.leases.redis_store import range_key as key
 from sensorpool.model.states import State
@@ -94,20 +93,11 @@ def test_a_commit_that_comes_late_in_the_middle_of_a_job_is_poked_by_its_next_ro
 ) -> None:
     held = acquire(worker, pool)
     held.state.last = clock.ms
-    worker.leases.dirty_flags.put_up(pool.ranges[0], [7, 8])
+    worker.leases.waking.raise_flags({pool.ranges[0]: [7, 8]})
     again = held.lease.finish(held.state, again=True)
     assert again is not None
-    assert sorted(again.late) == [7, 8]
+    assert sorted(again) == [7, 8]
     assert not held.lease.finish(held.state, again=True)
-
-
-def test_a_group_that_was_poked_as_new_is_not_poked_again_as_late(pool: Pool, worker: Worker, clock: Clock) -> None:
-    instance = pool.register(f"{Waits.__module__}.Waits", {"name": "x"})
-    clock.ms += 1_000
-    assert job(worker, pool)["poked"] == 1
-    worker.leases.dirty_flags.put_up(pool.ranges[0], [instance.group_id])
-    clock.ms += 1_000
-    assert job(worker, pool)["poked"] == 0
 
 
 def test_a_group_that_is_asked_for_is_poked_at_once_whenever_it_was_poked_last(
@@ -116,25 +106,22 @@ def test_a_group_that_is_asked_for_is_poked_at_once_whenever_it_was_poked_last(
     instance = pool.register(f"{Waits.__module__}.Waits", {"name": "x"})
     for _ in range(2):
         clock.ms += 1_000
-        worker.leases.dirty_flags.put_up(pool.ranges[0], [at_once(instance.group_id), at_once(10**12)])
+        worker.leases.waking.raise_flags({pool.ranges[0]: [instance.group_id, 10**12]})
         assert job(worker, pool)["poked"] == 1
     clock.ms += 1_000
     assert job(worker, pool)["poked"] == 0, "once"
 
 
-def test_a_garbled_flag_is_understood(pool: Pool, worker: Worker) -> None:
-    for flag in ("1", "nonsense"):
-        worker.leases.store.client.set(key(pool.ranges[0], "dirty"), flag)
-        worker.leases.store.client.sadd(key(pool.ranges[0], "late"), "5", "x", "--1", "-", "")
-        held = acquire(worker, pool)
-        assert (held.dirty, held.late) == (True, [5])
-        held.lease.release()
-    worker.leases.dirty_flags.put_up(pool.ranges[0])
-    assert not worker.leases.dirty_flags.put_up(pool.ranges[0], [5])
-    assert not worker.leases.dirty_flags.put_up(pool.ranges[0], [6])
-    assert not worker.leases.dirty_flags.put_up(pool.ranges[0])
+def test_a_flag_is_raised_once(pool: Pool, worker: Worker) -> None:
+    worker.leases.store.client.set(key(pool.ranges[0], "dirty"), "nonsense")
+    held = acquire(worker, pool)
+    assert held.dirty
+    held.lease.release()
+    assert worker.leases.waking.raise_flags({pool.ranges[0]: []}) == [pool.ranges[0]]
+    for late in ([5], [6], []):
+        assert not worker.leases.waking.raise_flags({pool.ranges[0]: late})
     assert worker.leases.store.client.pttl(key(pool.ranges[0], "dirty")) > 0
-    assert sorted(acquire(worker, pool).late) == [5, 6]
+    assert sorted(acquire(worker, pool).woken) == [5, 6]
 
 
 def test_the_window_ends_though_the_interval_is_longer(

@@ -11,12 +11,13 @@ from sensorpool import Pool, Settings
 from sensorpool.admin.explain import explain
 from sensorpool.admin.instances import list_instances
 from sensorpool.admin.status import status
-from sensorpool.model.family import family_code
+from sensorpool.model.usual_landing import family_code
 from sensorpool.model.values import Instance
-from sensorpool.store.listing import Selection
+from sensorpool.store.inspecting import Selection
 from sensorpool.store.schema import landing, poke_group
-from sensorpool.worker.chores import late, pages
-from sensorpool.worker.chores.round import Place, Rescued, Round
+from sensorpool.worker.chores import late
+from sensorpool.worker.chores import round as limits
+from sensorpool.worker.chores.round import Place, begin
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath
 
@@ -77,9 +78,9 @@ class Late:
     def find(self, *, look: bool = True) -> int:
         if look:
             self.look()
-        found = Rescued()
-        late.find(Round(self.worker, self.place, found))
-        return found.late
+        now = begin(self.worker, self.place)
+        late.find(now)
+        return now.done.late
 
     def late_groups(self) -> list[int]:
         query = select(poke_group.c.id).where(poke_group.c.late_since.is_not(None)).order_by(poke_group.c.id)
@@ -161,7 +162,7 @@ def test_without_a_logical_date_a_condition_is_late_by_how_long_it_waits(series:
 
 
 def test_a_round_is_bounded_and_the_next_ones_find_the_rest(series: Late, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "ROWS", 3)
+    monkeypatch.setattr(limits, "ROWS", 3)
     monkeypatch.setattr(late, "PAGES", 2)
     series.land_daily("sales")
     for n in range(20):
@@ -171,7 +172,7 @@ def test_a_round_is_bounded_and_the_next_ones_find_the_rest(series: Late, monkey
     assert found == [6, 6, 6, 2]
     assert len(series.late_groups()) == 20
     assert series.find() == 0
-    assert series.place.waiting_id == 0
+    assert series.place.groups == 0
 
 
 def test_many_late_conditions_are_a_few_lines(series: Late, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,48 +8,37 @@ from typing import Any
 
 import pytest
 import redis
-from kombu import Producer
+from kombu import Connection, Exchange, Producer
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.errors import Unreachable
-from sensorpool.publish import abandoned_listeners, broker, listener, wire
-from sensorpool.publish.exchange import RESULTS
+from sensorpool.publish import broker, listener, wire
 from sensorpool.publish.listener import listen
 from sensorpool.publish.publisher import Publisher
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
+RESULTS = Exchange("sensorpool.results", type="topic", durable=True)
 
 
-def send(settings: Settings, count: int, size: int) -> None:
+def send(settings: Settings, count: int) -> None:
     url = settings.broker
-    with broker.Connection(url, transport_options=wire.transport_options(url)) as connection:
+    with Connection(url, transport_options=wire.transport_options(url)) as connection:
         producer = Producer(connection)
         for _ in range(count):
-            producer.publish({"settled": ["x" * size]}, exchange=RESULTS, routing_key="d", declare=[RESULTS])
-
-
-@pytest.mark.parametrize(("size", "dropped"), [(200, 0), (200_000, 1)])
-def test_a_listener_is_weighed(redis_url: str, monkeypatch: pytest.MonkeyPatch, size: int, dropped: int) -> None:
-    settings = Settings.load(redis_url=redis_url)
-    monkeypatch.setattr(abandoned_listeners, "BYTES", 20_000_000)
-    publisher = Publisher(settings)
-    with listen(settings):
-        send(settings, 150, size)
-        assert publisher.drop_abandoned_listeners() == dropped
-        assert publisher.drop_abandoned_listeners() == 0
-    publisher.close()
+            producer.publish({"settled": ["x"]}, exchange=RESULTS, routing_key="d", declare=[RESULTS])
 
 
 def test_a_listener_is_counted(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings.load(redis_url=redis_url)
-    monkeypatch.setattr(abandoned_listeners, "MESSAGES", 10)
+    monkeypatch.setattr(listener, "UNREAD", 10)
     publisher = Publisher(settings)
     with listen(settings):
-        send(settings, 11, 1)
+        send(settings, 11)
         assert publisher.drop_abandoned_listeners() == 1
+        assert publisher.drop_abandoned_listeners() == 0
     publisher.close()
 
 
@@ -59,7 +48,7 @@ def test_a_broker_in_memory_has_none(make_pool: Callable[..., Pool]) -> None:
 
 def published(settings: Settings, number: int) -> None:
     url = settings.broker
-    with broker.Connection(wire.broker_url(url), transport_options=wire.transport_options(url)) as connection:
+    with Connection(wire.broker_url(url), transport_options=wire.transport_options(url)) as connection:
         message = {"settled": [{"id": number, "dag_id": "d"}]}
         Producer(connection).publish(message, exchange=RESULTS, routing_key="d", declare=[RESULTS])
 
@@ -101,11 +90,11 @@ class Listening:
 
 
 @pytest.fixture
-def connections(monkeypatch: pytest.MonkeyPatch) -> list[broker.Connection]:
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
     """The connections of listeners, in the order in which they are made."""
-    made: list[broker.Connection] = []
+    made: list[Connection] = []
 
-    class Noted(broker.Connection):
+    class Noted(Connection):
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **named)
             if threading.current_thread() is not threading.main_thread():
@@ -115,17 +104,18 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[broker.Connection]:
     return made
 
 
-def test_a_listener_outlasts_a_redis_that_forgets_everything(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "BIND_EVERY", 0.2)
+def test_a_listener_outlasts_a_redis_that_forgets_everything(redis_url: str) -> None:
+    """As one without persistence does that is started again."""
     listening = Listening(Settings.load(redis_url=redis_url))
     listening.hears(1)
     with redis.Redis.from_url(redis_url) as client:
         client.flushdb()
+        client.client_kill_filter(_type="normal", skipme=True)
     listening.hears(2)
     listening.close()
 
 
-def test_a_listener_outlasts_its_connection_to_redis(redis_url: str, connections: list[broker.Connection]) -> None:
+def test_a_listener_outlasts_its_connection_to_redis(redis_url: str, connections: list[Connection]) -> None:
     listening = Listening(Settings.load(redis_url=redis_url))
     listening.hears(1)
     with redis.Redis.from_url(redis_url) as client:
@@ -144,7 +134,7 @@ def test_a_listener_outlasts_a_restart_of_redis(redis_server: Any, redis_url: st
 
 
 def test_a_listener_outlasts_its_connection_to_rabbitmq(
-    redis_url: str, amqp_url: str, connections: list[broker.Connection]
+    redis_url: str, amqp_url: str, connections: list[Connection]
 ) -> None:
     listening = Listening(Settings.load(redis_url=redis_url, broker_url=amqp_url))
     listening.hears(1)

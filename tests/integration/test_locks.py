@@ -18,7 +18,7 @@ from sensorpool.errors import Unreachable
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact
 from sensorpool.settle.flush import flush
-from sensorpool.store import engine, registering_postgres, settling, transaction
+from sensorpool.store import engine, registering_postgres, transaction
 
 SENSOR = "sensorpool.testing.ScriptedSensor"
 IDLE_MS, WAIT_MS = 300, 500  # MariaDB has whole seconds
@@ -29,15 +29,11 @@ def make_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pool]]:
     """Makes pools with short lock timeouts."""
 
     def bounds(idle: int, wait: int) -> None:
-        for module in (engine, settling):
-            monkeypatch.setattr(module, "IDLE_LIMIT_MS", idle)
-            monkeypatch.setattr(module, "LOCK_WAIT_MS", wait)
+        monkeypatch.setattr(engine, "IDLE_LIMIT_MS", idle)
+        monkeypatch.setattr(engine, "LOCK_WAIT_MS", wait)
+        registering_postgres._join_text.cache_clear()
         monkeypatch.setattr(transaction, "LOCKED_PATIENCE", 1.5 * wait / 1_000)
 
-    own = registering_postgres._BOUNDS.replace("'3000'", f"'{IDLE_MS}'").replace("'4000'", f"'{WAIT_MS}'")
-    assert own != registering_postgres._BOUNDS
-    monkeypatch.setattr(registering_postgres, "_BOUNDS", own)
-    registering_postgres._text_for_one.cache_clear()
     with ExitStack() as made:
 
         def make(url: str, idle: int = IDLE_MS, wait: int = WAIT_MS) -> Pool:
@@ -47,7 +43,7 @@ def make_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pool]]:
             return pool
 
         yield make
-    registering_postgres._text_for_one.cache_clear()
+    registering_postgres._join_text.cache_clear()
 
 
 def register(pool: Pool, name: str, task_id: str = "t", **more: Any) -> Any:

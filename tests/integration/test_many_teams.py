@@ -15,9 +15,7 @@ from sensorpool import Pool, Settings
 from sensorpool.errors import Refused
 from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land, pokes
-from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
-from sensorpool.worker.rescue import rescue
 from tests.support.builders import classpath
 from tests.support.sensors.backends import Asks
 
@@ -49,8 +47,8 @@ class Team(NamedTuple):
 
 @pytest.fixture
 def teams(postgres_server: Server | Elsewhere, redis_url: str, tmp_path: Path) -> Iterator[dict[str, Team]]:
-    """The pools of two teams: only `ads` may poke files, has a quota, and a budget for the backend `hive`."""
-    of_ads = {"sensors_enabled": f"{FILE},{ASKS}", "dag_quota": 2, "budgets": json.dumps({"hive": "2/s"})}
+    """The pools of two teams: only `ads` may poke files, and has a budget for the backend `hive`."""
+    of_ads = {"sensors_enabled": f"{FILE},{ASKS}", "budgets": json.dumps({"hive": "2/s"})}
     made: dict[str, Team] = {}
     with ExitStack() as stack:
         url = stack.enter_context(fresh_database(postgres_server))
@@ -69,20 +67,6 @@ def test_each_has_its_own_allowlist(teams: dict[str, Team]) -> None:
     assert teams["ads"].pool.register(FILE, {"path": "/nowhere"}).id
     with pytest.raises(Refused, match="is not enabled"):
         teams["shop"].pool.register(FILE, {"path": "/nowhere"})
-
-
-def test_each_has_its_own_quota(teams: dict[str, Team]) -> None:
-    def register(team: Team, number: int) -> None:
-        context = {"folder": str(team.folder), "name": f"g{number}", "conn_id": "hive"}
-        team.pool.register(ASKS, context, dag_id="load", task_id=f"t{number}", run_id="r")
-
-    for team in teams.values():
-        for number in range(3):
-            register(team, number)
-        rescue(team.worker, Place())
-    with pytest.raises(Refused, match="load has too many sensors waiting"):
-        register(teams["ads"], 3)
-    register(teams["shop"], 3)
 
 
 def test_each_has_its_own_budget(teams: dict[str, Team]) -> None:

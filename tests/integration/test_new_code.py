@@ -56,7 +56,7 @@ def test_children_come_of_age_one_after_the_other_and_not_in_the_middle_of_a_pok
     made[0].background._waits[0] = None  # type: ignore[assignment]
     for now in range(0, 1_100, 5):
         for number, each in enumerate(made):
-            if each.is_worn:
+            if each.wears_out():
                 worn_at.setdefault(number, now)
     made[0].background._waits.clear()
     assert worn_at.pop(0) == 1_005, "at the latest"

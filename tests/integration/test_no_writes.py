@@ -111,7 +111,7 @@ def ask_for_a_lease(leases: Leases) -> None:
 
 def nudge(leases: Leases) -> None:
     """Raise a flag: a pipeline."""
-    leases.dirty_flags.put_up(ShardRange(0, 10))
+    leases.waking.raise_flags({ShardRange(0, 10): []})
 
 
 def probe(leases: Leases) -> None:

@@ -12,7 +12,7 @@ from harness.until import until
 from sensorpool import Settings
 from sensorpool.admin import callbacks as waiting_callbacks
 from sensorpool.errors import SettingsError
-from sensorpool.store import callbacks
+from sensorpool.store import callback_rows
 from tests.integration.test_late_conditions import DAY, HOUR, MINUTE, NEVER, TODAY, Late
 
 TASK, QUEUE = "theirs.on_late", "alerts"
@@ -104,7 +104,7 @@ def test_a_mark_that_is_not_kept_sends_no_task(
     def fails(*_: Any) -> None:
         raise RuntimeError("the row is not written")
 
-    monkeypatch.setattr(callbacks, "note_late", fails)
+    monkeypatch.setattr(callback_rows, "note_late", fails)
     with pytest.raises(RuntimeError):
         series.find()
     assert series.late_groups() == []

@@ -65,7 +65,7 @@ def test_what_is_known_from_before_a_group_was_registered_counts_nothing(
     long_ago = pool.database.read(pool.database.now) - 3_600_000
     job(worker, pool)
     put_in_trouble(pool.database, [made.group_id], failing_since=long_ago, unpokeable_since=long_ago)
-    leave(worker, pool, left=[made.group_id])
+    leave(worker, pool, left={made.group_id: 0})
     assert job(worker, pool)["groups"] == 1
     row: Any = pool.database.read(inspecting.instance, made.id)
     assert row["state"] == "sensing", row["reason"]
@@ -82,7 +82,7 @@ def test_what_is_of_another_pool_is_dropped(pool: Pool, worker: Worker, tmp_path
     def haunt(pool_id: str) -> None:
         worker.leases.put_in_flight(shard_range, [made.group_id])
         now = pool.database.read(pool.database.now)
-        state = RangeState(last=now - 1_000, pool=pool_id, left=[made.group_id], holder="before")
+        state = RangeState(last=now - 1_000, pool=pool_id, left={made.group_id: 0}, holder="before")
         worker.leases.store.client.set(key(shard_range, "state"), state.text())
 
     ours = pool.pool_id.get()
@@ -108,7 +108,7 @@ def test_a_process_that_outlives_the_tables_drops_nothing_of_the_new_ones(
     with pool.database.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE sensorpool_schema SET pool_id = 'made anew'")
     worker.pool_id._asked = -60.0  # it is not asked each moment
-    leave(worker, pool, pool="made anew", left=[made.group_id])
+    leave(worker, pool, pool="made anew", left={made.group_id: 0})
     worker.leases.put_in_flight(pool.ranges[0], [made.group_id])
     job(worker, pool)
     assert left(worker.leases, pool).pool == "made anew"

@@ -10,12 +10,11 @@ import pytest
 
 from harness.service import Service, children
 from harness.until import until
-from sensorpool.leases.lease import Acquired
 from sensorpool.store.migrate import upgrade
 from sensorpool.testing import land, pokes
 from tests.integration.test_main_run import register
 
-EVENT = "no worker takes jobs; no more jobs are sent until one does"
+EVENT = "no worker takes jobs as fast as ticks come; no more are sent until fewer wait"
 
 
 @pytest.fixture
@@ -37,18 +36,6 @@ def said_by_beat(service: Service, **environment: str) -> str:
 def test_a_line_of_beat_has_its_fields(service: Service) -> None:
     line = said_by_beat(service)
     assert line.endswith(f" warning sensorpool.service.beat: {EVENT} queue=sensorpool"), line
-
-
-def test_a_job_in_hand_is_a_worker_s(service: Service) -> None:
-    """A worker that is slow: a job of it holds a range, and takes nothing else."""
-    acquired = service.pool.leases.acquire(service.pool.ranges[0], "worker@a/job")
-    assert isinstance(acquired, Acquired)
-    service.beat()
-    slow = "the workers take jobs more slowly than ticks come; no more jobs are sent until fewer wait queue=sensorpool"
-    until("beat's line", lambda: acquired.lease.extend() and slow in service.logs())
-    assert EVENT not in service.logs()
-    acquired.lease.release()  # it is gone
-    until("beat's other line", lambda: EVENT in service.logs())
 
 
 def test_beat_logs_json_where_it_is_told_to(service: Service) -> None:

@@ -13,7 +13,7 @@ from sensorpool import Settings
 from sensorpool.admin.broker import probe_broker
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import State
-from sensorpool.publish import declarations
+from sensorpool.publish import rabbitmq_probe
 from sensorpool.testing import land
 
 pytestmark = pytest.mark.rabbitmq
@@ -54,12 +54,12 @@ def test_a_virtual_host_may_make_quorum_queues(
 
 def test_a_queue_with_other_properties_is_named(amqp_url: str) -> None:
     settings = _settings(amqp_url)
-    declarations.probe(settings)
+    rabbitmq_probe.probe(settings)
     with Connection(amqp_url) as connection:
         connection.channel().queue_delete("sensorpool")
     _declare(amqp_url, **{"x-max-priority": 5})
     with pytest.raises(Unreachable, match=r"answers, and refuses sensorpool: .*406.*delete it"):
-        declarations.probe(settings)
+        rabbitmq_probe.probe(settings)
 
 
 def test_an_account_without_rights_is_named(rabbitmq_server: RabbitMqServer, amqp_url: str) -> None:
@@ -71,14 +71,14 @@ def test_an_account_without_rights_is_named(rabbitmq_server: RabbitMqServer, amq
         control("set_permissions", "-p", amqp_url.rpartition("/")[2], "limited", "^$", ".*", ".*")
         host = amqp_url.rpartition("@")[2]
         with pytest.raises(Unreachable, match=r"refuses sensorpool: .*403.*set_permissions") as caught:
-            declarations.probe(_settings(f"amqp://limited:secret@{host}"))
+            rabbitmq_probe.probe(_settings(f"amqp://limited:secret@{host}"))
         assert "secret" not in str(caught.value)
     finally:
         control("delete_user", "limited")
 
 
 def test_the_probe_leaves_no_listeners_queue(rabbitmq_server: RabbitMqServer, amqp_url: str) -> None:
-    declarations.probe(_settings(amqp_url))
+    rabbitmq_probe.probe(_settings(amqp_url))
     with Connection(amqp_url) as connection:
         assert connection.channel().queue_declare("sensorpool", passive=True).consumer_count == 0
     tool, name = str(SCRIPTS / "rabbitmqctl"), amqp_url.rpartition("/")[2]

@@ -20,8 +20,8 @@ from sensorpool.errors import KeyConflict, Refused, SchemaMismatch
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact
 from sensorpool.settle.flush import flush
-from sensorpool.store import inspecting, listing, loading
-from sensorpool.store.listing import Selection
+from sensorpool.store import inspecting, loading
+from sensorpool.store.inspecting import Selection
 from sensorpool.store.migrate import upgrade
 from sensorpool.testing import ScriptedSensor
 
@@ -299,7 +299,7 @@ def test_racing_tries_of_one_task_leave_one_sensing(pool: Pool) -> None:
     for thread in threads:
         thread.join(60)
     assert not errors, errors
-    rows = pool.database.read(listing.instances, Selection(state=State.SENSING, dag_id="d"), 10)
+    rows = pool.database.read(inspecting.instances, Selection(state=State.SENSING, dag_id="d"), 10)
     assert [row["try_number"] for row in rows] == [4]
 
 
@@ -331,7 +331,7 @@ def test_two_tries_with_different_conditions_at_one_moment_leave_the_higher_one(
     for thread in threads:
         thread.join(60)
     assert not others
-    rows = pool.database.read(listing.instances, Selection(state=State.SENSING, dag_id="d"), 10)
+    rows = pool.database.read(inspecting.instances, Selection(state=State.SENSING, dag_id="d"), 10)
     assert [row["try_number"] for row in rows] == [max(tries)]
 
 
@@ -399,7 +399,7 @@ def test_five_interpreters_register_one_group(pool: Pool) -> None:
 def test_hostile_strings_are_only_strings(pool: Pool) -> None:
     hostile = "'; DROP TABLE sensor_instance; -- \\ \" % %s :x 💣"
     instance = pool.register(SCRIPTED, context(hostile), dag_id=hostile, task_id=hostile, run_id=hostile)
-    rows = pool.database.read(listing.instances, Selection(dag_id=hostile), 10)
+    rows = pool.database.read(inspecting.instances, Selection(dag_id=hostile), 10)
     assert [(row["id"], row["task_id"]) for row in rows] == [(instance.id, hostile)]
 
 

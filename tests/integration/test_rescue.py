@@ -4,21 +4,20 @@ import json
 from collections.abc import Callable, Iterable
 
 import pytest
-from sqlalchemy import delete, insert, select, text
+from sqlalchemy import insert, select, text
 
 from sensorpool import Pool, Settings
 from sensorpool.admin import instances
 from sensorpool.errors import Unknown, Unreachable
-from sensorpool.leases.rescue_place import RescuePlace
 from sensorpool.model.states import State
 from sensorpool.model.values import Instance, Registration
 from sensorpool.publish import listen
-from sensorpool.publish.left_behind import AGE
+from sensorpool.publish.retrying import AGE
 from sensorpool.store import inspecting, pruning
-from sensorpool.store.schema import group_trouble, outbox, poke_group
-from sensorpool.worker.chores.round import Chore, Place
+from sensorpool.store.schema import group_trouble, outbox
+from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
-from sensorpool.worker.rescue import CHORES, go_on, rescue
+from sensorpool.worker.rescue import go_on, rescue
 from tests.support.troubled import put_in_trouble
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
@@ -88,25 +87,6 @@ def test_a_join_of_one_that_is_pruned_as_it_registers_is_refused(pool: Pool, mon
     ], "its join waits no more"
 
 
-def test_an_instance_whose_group_was_deleted_by_hand_fails_with_the_reason(pool: Pool, worker: Worker) -> None:
-    stray, other = register(pool, "a"), register(pool, "b")
-    group_id = pool.database.read(inspecting.instance, stray)["group_id"]
-    with pool.database.engine.begin() as connection:
-        connection.execute(delete(poke_group).where(poke_group.c.id == group_id))
-    assert rescue(worker, Place()).strays == 1
-    assert pool.wait([stray, other], 0) == {stray: State.FAILED, other: State.SENSING}
-    assert "by hand" in pool.database.read(inspecting.instance, stray)["reason"]
-
-
-def test_a_group_that_nobody_waits_for_goes(pool: Pool, worker: Worker) -> None:
-    gone = register(pool, "a")
-    register(pool, "b")
-    with pool.database.engine.begin() as connection:
-        connection.execute(text("UPDATE sensor_instance SET state = 'cancelled' WHERE id = :id"), {"id": gone})
-    assert rescue(worker, Place()).strays == 1
-    assert pool.database.read(inspecting.count_waiting) == (1, 1)
-
-
 def test_what_a_dead_process_did_not_publish_is_sent(pool: Pool, worker: Worker) -> None:
     settled = register(pool, "a")
     pool.cancel(settled)
@@ -135,118 +115,58 @@ def test_what_was_settled_before_the_clock_was_put_back_is_sent(pool: Pool, work
 
 
 def test_the_walk_goes_on_where_it_stopped(pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sensorpool.worker.chores.pages.ROWS", 2)
-    monkeypatch.setattr("sensorpool.worker.chores.pages.PAGES", 1)
+    monkeypatch.setattr("sensorpool.worker.chores.round.ROWS", 2)
+    monkeypatch.setattr("sensorpool.worker.chores.round.PAGES", 1)
     ids = [register(pool, f"n{number}") for number in range(5)]
     for instance_id in ids:
         pool.cancel(instance_id)
     with pool.database.engine.begin() as connection:
         connection.execute(text("UPDATE sensor_instance SET settled_at = 1"))
     place = Place()
-    pruned = [rescue(worker, place).pruned for _ in range(9)]
-    assert pruned == [2, 0, 0, 0, 2, 0, 0, 0, 1], "in one round of four"
-    assert place.instances.after_id == 0
+    assert [rescue(worker, place).pruned for _ in range(4)] == [2, 2, 1, 0]
+    assert place.instances == 0
 
 
 def test_another_process_goes_on_where_the_last_round_came_to(
     pool: Pool, make_worker: Callable[[Settings], Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sensorpool.worker.chores.pages.ROWS", 2)
-    monkeypatch.setattr("sensorpool.worker.chores.pages.PAGES", 1)
+    monkeypatch.setattr("sensorpool.worker.chores.round.ROWS", 2)
+    monkeypatch.setattr("sensorpool.worker.chores.round.PAGES", 1)
     for number in range(6):
         register(pool, f"n{number}")
     workers = [make_worker(pool.settings) for _ in range(2)]
     places = [Place(), Place()]
     reached = []
-    for number in range(9):
-        go_on(workers[number % 2], places[number % 2])
-        reached.append(places[number % 2].instances.after_id)
-    assert reached == [2, 2, 2, 2, 4, 4, 4, 4, 6]
+    for number in range(2):
+        go_on(workers[number], places[number])
+        reached.append(places[number].instances)
     fresh = Place()
     go_on(workers[0], fresh)
-    assert fresh.rounds == 10, "a new process goes on, too"
+    assert [*reached, fresh.instances] == [2, 4, 6], "a new process goes on, too"
 
 
-def test_a_chore_that_ends_its_process_has_its_turn_once_in_four_rounds(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Killed(BaseException):
-        """Ends a process."""
+def test_without_redis_a_process_goes_on_by_itself(pool: Pool, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sensorpool.worker.chores.round.ROWS", 1)
+    monkeypatch.setattr("sensorpool.worker.chores.round.PAGES", 1)
+    register(pool, "a")
+    register(pool, "b")
+    place = Place()
 
-    def kill(*_: object) -> None:
-        monkeypatch.setattr(RescuePlace, "keep", lambda *_: None)  # it is dead
-        raise Killed
-
-    keep = RescuePlace.keep
-    chores = (Chore("kills", kill, every=4), *CHORES[4:])
-    monkeypatch.setattr("sensorpool.worker.rescue.CHORES", chores)
-    ends = []
-    for _ in range(5):
-        monkeypatch.setattr(RescuePlace, "keep", keep)
-        try:
-            go_on(worker, Place())
-            ends.append("done")
-        except Killed:
-            ends.append("killed")
-    assert ends == ["killed", "done", "done", "done", "killed"]
-
-
-def test_a_round_that_took_long_goes_not_back(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = RescuePlace(worker.leases.store)
-    further = Place(rounds=90, waiting_id=400)
-
-    def others_go_on(*_: object) -> None:
-        kept.keep(further.as_text())
-
-    monkeypatch.setattr("sensorpool.worker.rescue.CHORES", (Chore("slow", others_go_on),))
-    go_on(worker, Place())
-    assert kept.read() == further.as_text()
-
-
-def test_without_redis_a_process_goes_on_by_itself(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, asked = Place(), []
-
-    def away(*_: object) -> None:
-        asked.append(1)
+    def away(*_: object, **__: object) -> None:
         raise Unreachable("Redis does not answer")
 
-    monkeypatch.setattr(RescuePlace, "read", away)
-    monkeypatch.setattr(RescuePlace, "keep", away)
-    for rounds in (1, 2):
+    monkeypatch.setattr(worker.leases.store, "call", away)
+    for instance_id in (1, 2):
         go_on(worker, place)
-        assert place.rounds == rounds
-    assert len(asked) == 4
+        assert place.instances == instance_id
 
 
-ODD = [
-    "",
-    "x",
-    "7",
-    "[]",
-    "[[1, 1, 0], [1, 1, 0], -1, 1]",
-    "[[1, 1, 0], [1, 1], 1, 1]",
-    f"[[{2**63}, 1, 0], [1, 1, 0], 1, 1]",
-]
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        *ODD,
-        "[" * 100_000,
-        '[["a", 1, 0], [1, 1, 0], 1, 1]',
-        "[[1.5, 1, 0], [1, 1, 0], 1, 1]",
-        "[[1, 1, 5], [1, 1, 0], 1, 1]",
-    ],
-)
-def test_a_place_that_cannot_be_read_changes_nothing(odd: str) -> None:
-    place = Place(rounds=3, waiting_id=4)
-    place.instances.after_id = 5
-    before = place.as_text()
-    place.go_to(odd)
-    assert place.as_text() == before
+def test_a_place_of_another_version_changes_nothing() -> None:
+    place = Place(instances=3, groups=4)
+    place.go_to("[[1, 1, 0], [1, 1, 0], 1, 1]")
+    assert place == Place(instances=3, groups=4)
     other = Place()
-    other.go_to(before)
+    other.go_to(place.as_text())
     assert other == place
 
 

@@ -50,10 +50,10 @@ def test_a_poke_that_finds_no_file_is_made_again_and_its_process_is_replaced(
         worker.run_job(pool.ranges[0], "us")
         return pool.wait([made.id], 0)[made.id] is not State.SENSING
 
-    until("a poke", lambda: settled_by(full) or full.is_worn)
+    until("a poke", lambda: settled_by(full) or full.wears_out())
     assert not trouble_of(pool.database, made.group_id).is_isolated, "no group is to blame"
     assert status(pool)["away"] == [], "no backend is either"
     short.unlink()
     until("it to settle", lambda: settled_by(spare))
     assert pool.wait([made.id], 0)[made.id] is State.SUCCESS
-    assert not spare.is_worn
+    assert not spare.wears_out()

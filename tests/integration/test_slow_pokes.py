@@ -12,13 +12,12 @@ import pytest
 
 from harness.until import until
 from sensorpool import Pool
-from sensorpool.errors import Refused, SkipSensor, Unreachable
+from sensorpool.errors import SkipSensor, Unreachable
 from sensorpool.leases.redis_store import range_key as key
 from sensorpool.model.states import State
 from sensorpool.poke.poker import Poker
 from sensorpool.poke.poking import Poking
 from sensorpool.poke.thread_lane import ThreadLane
-from sensorpool.store import admission
 from sensorpool.worker.background import Background
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath
@@ -112,7 +111,7 @@ def job(worker: Worker, pool: Pool) -> dict[str, Any]:
 
 
 def slots_taken(worker: Worker) -> int:
-    return worker.poker.slots_of(f"{__name__}.{Told.__name__}").taken
+    return worker.poker._slots.taken
 
 
 def test_a_job_does_not_wait_for_slow_pokes_which_settle_by_themselves(
@@ -133,7 +132,7 @@ def test_a_slow_poke_that_redis_has_forgotten_is_not_made_twice(
     pool: Pool, worker: Worker, make_worker: Callable[..., Worker], gate: threading.Event
 ) -> None:
     other, shard_range = make_worker(pool.settings), pool.ranges[0]
-    worker.background._renewal.heartbeat = 0.1
+    worker.background._heartbeat = 0.1
     slow = register(pool, "slow", lambda: gate.wait(30))
     assert job(worker, pool)["slow"] == 1
     worker.leases.store.client.delete(key(shard_range, "background"))
@@ -154,7 +153,7 @@ def test_a_slow_poke_whose_process_died_is_a_strike(
     worker, other = make_worker(pool.settings), make_worker(pool.settings)
     slow = pool.get(register(pool, "slow", lambda: gate.wait(30)))
     assert job(worker, pool)["slow"] == 1
-    worker.background._renewal.heartbeat = 3_600.0
+    worker.background._heartbeat = 3_600.0
     assert job(other, pool)["busy"] == 1
     until("the strike", lambda: job(other, pool) and trouble_of(pool.database, slow.group_id).strikes == 1)
 
@@ -288,7 +287,7 @@ def test_a_worker_whose_redis_is_away_closes_though_pokes_go_on(
         raise Unreachable("as told")
 
     with monkeypatch.context() as patched:
-        patched.setattr(worker.leases.dirty_flags, "keep", away)
+        patched.setattr(worker.leases.waking, "keep", away)
         worker.close()
     assert job(other, pool)["busy"] == 1, "the note ends by itself"
 
@@ -303,7 +302,7 @@ def test_a_worn_process_is_patient_while_it_pokes_groups_apart(
     worn = {}
     for found["abandoned"] in (2, 3, 7, 8):
         for found["is_busy"] in (False, True):
-            worn[found["abandoned"], found["is_busy"]] = worker.is_worn
+            worn[found["abandoned"], found["is_busy"]] = worker.wears_out()
     assert [case for case, is_worn in worn.items() if is_worn] == [(3, False), (7, False), (8, False), (8, True)]
 
 
@@ -311,7 +310,7 @@ def test_a_dirty_range_is_not_poked_again_by_the_second_round(
     pool: Pool, worker: Worker, gate: threading.Event
 ) -> None:
     def takes_long() -> bool:
-        worker.leases.dirty_flags.put_up(pool.ranges[0])  # a registration comes meanwhile
+        worker.leases.waking.raise_flags({pool.ranges[0]: []})  # a registration comes meanwhile
         return gate.wait(30)
 
     register(pool, "slow", takes_long)
@@ -329,12 +328,3 @@ def test_a_skip_that_comes_late_is_settled_as_any(pool: Pool, worker: Worker, ga
     job(worker, pool)
     gate.set()
     until("its end", lambda: pool.wait([instance], 0)[instance] is State.SKIPPED)
-
-
-def test_who_is_registered_already_is_given_back_though_it_is_refused_by_now(pool: Pool) -> None:
-    key = {"dag_id": "d", "task_id": "t", "run_id": "r"}
-    first = register(pool, "known", lambda: False, **key)
-    pool.database.run(admission.look_at_quotas, 0, 1)
-    assert register(pool, "known", lambda: False, **key) == first
-    with pytest.raises(Refused, match="d has too many sensors waiting"):
-        register(pool, "new", lambda: False, **(key | {"task_id": "other"}))

@@ -17,8 +17,8 @@ from harness.service import kill_tree
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import status
-from sensorpool.leases import state_file
-from sensorpool.leases.connection import connect
+from sensorpool.leases import standalone_files
+from sensorpool.leases.redis_store import connect
 from sensorpool.model.values import shard_ranges
 from sensorpool.service.standalone import Standalone
 from tests.support.scrapes import ask, free_port, scrape, total
@@ -98,19 +98,21 @@ def test_another_terminal_sees_it(
 
 def test_how_old_the_state_is_that_others_see(tmp_path: Path) -> None:
     settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}")
-    path = state_file.path_of(settings)
-    assert state_file.last_written(settings).endswith(f"is not running, has other settings, or cannot write {path}")
-    state_file.StateFile(settings).write()
+    path = standalone_files.path_of(settings)
+    assert standalone_files.last_written(settings).endswith(
+        f"is not running, has other settings, or cannot write {path}"
+    )
+    standalone_files.StateFile(settings).write()
     os.utime(path, (time.time() - 90, time.time() - 90))
     assert re.search(
-        r"was killed, hangs, or cannot write .*: it last did so 9\d s ago$", state_file.last_written(settings)
+        r"was killed, hangs, or cannot write .*: it last did so 9\d s ago$", standalone_files.last_written(settings)
     )
     os.utime(path, (time.time() + 3600, time.time() + 3600))  # the clock was put back
-    assert " 0 s ago" in state_file.last_written(settings)
+    assert " 0 s ago" in standalone_files.last_written(settings)
     path.unlink()
     path.parent.joinpath("loop").symlink_to("loop")
     looping = Settings.load(database_url=f"sqlite:///{tmp_path / 'loop' / 'pool.db'}")
-    assert "cannot be read" in state_file.last_written(looping)
+    assert "cannot be read" in standalone_files.last_written(looping)
 
 
 def test_metrics_of_the_one_process(tmp_path: Path) -> None:
@@ -144,9 +146,9 @@ def test_what_it_cannot_poke_is_told(tmp_path: Path) -> None:
 )
 def test_a_file_that_says_nothing_is_nobody(tmp_path: Path, text: str) -> None:
     settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}")
-    state_file.path_of(settings).write_text(text)
-    state_file.take_up(settings)
-    state_file.take_up(Settings.load(database_url="sqlite://"))
+    standalone_files.path_of(settings).write_text(text)
+    standalone_files.take_up(settings)
+    standalone_files.take_up(Settings.load(database_url="sqlite://"))
 
 
 def test_what_is_written_is_read_with_its_time_left(tmp_path: Path) -> None:
@@ -156,10 +158,10 @@ def test_what_is_written_is_read_with_its_time_left(tmp_path: Path) -> None:
     client.set("s", "1", px=50_000)
     client.hset("h", "field", "value")
     client.zadd("z", {"member": 1.5})
-    written = state_file.StateFile(settings)
+    written = standalone_files.StateFile(settings)
     written.write()
     client.flushall()
-    state_file.take_up(settings)
+    standalone_files.take_up(settings)
     assert (client.get("s"), client.hgetall("h")) == ("1", {"field": "value"})
     assert client.zrange("z", 0, -1, withscores=True) == [("member", 1.5)]
     assert 40_000 < client.pttl("s") <= 50_000

@@ -18,7 +18,7 @@ from harness.until import until
 from sensorpool.admin.instances import list_instances
 from sensorpool.client import default
 from sensorpool.errors import Refused, SensorFailed
-from sensorpool.store.listing import Selection
+from sensorpool.store.inspecting import Selection
 from sensorpool.testing import land
 
 SHOP = """

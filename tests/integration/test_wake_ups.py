@@ -18,7 +18,7 @@ from sensorpool import Pool, Settings
 from sensorpool.cli.main import main
 from sensorpool.client import wake
 from sensorpool.errors import Refused, Unreachable
-from sensorpool.leases import wake_ups
+from sensorpool.leases import waking
 from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.lease import leases_of
 from sensorpool.model.states import State
@@ -134,7 +134,7 @@ def test_a_flood_is_merged(pool: Pool, worker: Worker, tmp_path: Path, waiting: 
     began = time.monotonic()
     for _ in range(100):
         pool.wake(prefix="s3://in/day=1/")
-    assert len(sent) <= 1 + (time.monotonic() - began) / wake_ups.GAP
+    assert len(sent) <= 1 + (time.monotonic() - began) / waking.GAP
     job(worker, pool)
     assert poked(tmp_path)["object"] == 2
 
@@ -142,14 +142,14 @@ def test_a_flood_is_merged(pool: Pool, worker: Worker, tmp_path: Path, waiting: 
 def test_too_many_are_dropped_and_keep_their_turn(
     pool: Pool, worker: Worker, tmp_path: Path, waiting: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake_ups, "MOST", 2)
+    monkeypatch.setattr(waking, "MOST", 2)
     context = {"folder": str(tmp_path), "name": "object"}
     assert [pool.wake(SENSOR, context) for _ in range(2)] == [1, 1], "what waits to be poked already is not dropped"
     assert pool.wake(prefix="s3://in") == 2
     job(worker, pool)
     assert sorted(poked(tmp_path).values()) == [1, 1, 1, 2, 2]
     monkeypatch.setattr(wake, "MOST", 3)
-    monkeypatch.setattr(wake_ups, "MOST", 100)
+    monkeypatch.setattr(waking, "MOST", 100)
     named = [wake.wake_up(prefix=each) for each in ("s3://in/day=1/", "s3://in/day=2/", "s3://in/100%")]
     assert wake.wake(pool, named) == 3, "of four"
 
@@ -160,10 +160,10 @@ def test_who_is_woken_after_a_job_is_looked_at_later(pool: Pool, worker: Worker,
     worker.publisher.nudge = nudged.append  # type: ignore[method-assign]
     pool.wake(prefix="s3://in")
     job(worker, pool)
-    worker._hints._nudge_if_woken(shard_range)
+    worker._later_jobs._nudge_if_woken(shard_range)
     assert not nudged, "no group was woken meanwhile"
     pool.wake(prefix="s3://in/day=1/")
-    worker._hints._nudge_if_woken(shard_range)
+    worker._later_jobs._nudge_if_woken(shard_range)
     assert not nudged, "one was sent less than a second ago"
     until("another job", lambda: nudged, 30)
     assert nudged == [shard_range]

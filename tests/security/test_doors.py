@@ -132,7 +132,7 @@ def test_tls_to_redis_checks_certificates(url: str, verified: str) -> None:
     import ssl
 
     from sensorpool import Settings
-    from sensorpool.leases.connection import connect
+    from sensorpool.leases.redis_store import connect
     from sensorpool.publish import wire
     from sensorpool.publish.broker import Connection
 

@@ -17,7 +17,7 @@ from sensorpool.cli.main import main
 from sensorpool.cli.registering import LONGEST_LINE
 from sensorpool.errors import Refused
 from sensorpool.model.identity import MAX_CONTEXT_BYTES, MAX_CONTEXT_DEPTH
-from sensorpool.publish.exchange import MIXED, routing_key
+from sensorpool.publish.wire import MIXED, routing_key
 from sensorpool.store.database import Database
 from sensorpool.store.migrate import upgrade
 from tests.security.planting import plant, rows

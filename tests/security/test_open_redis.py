@@ -16,7 +16,6 @@ from harness.service import Service
 from harness.until import until
 from sensorpool.model.states import State
 from sensorpool.publish import wire
-from sensorpool.publish.exchange import RESULTS
 from sensorpool.testing import land, pokes
 from tests.integration.test_main_run import register
 from tests.security.canary import MODULE, Canary
@@ -25,10 +24,6 @@ from tests.security.planting import rows
 GROUPS = 12
 FORGED = 1_000
 STEADY = ("id", "state", "reason", "ending", "settled_at", "group_id", "timeout_at", "xcom_value", "next_deadline")
-KOMBUS = (
-    *("unacked", "unacked_index", "unacked_mutex", "sensorpool", "_kombu.binding.sensorpool"),
-    *("_kombu.binding.sensorpool.results", "_kombu.binding.celeryev"),
-)
 QUEUES = ("sensorpool:sensorpool", "sensorpool:sensorpool\x06\x163", "sensorpool:celery")
 
 
@@ -71,7 +66,7 @@ def test_forged_flags_and_notes_end(make_service: Callable[..., Service], tmp_pa
     for row in rows(service.pool.database).values():
         name = f"sensorpool:{{{service.pool.range_of(row['shardcode'])}}}:"
         client.hset(f"{name}background", "forged", "forged")
-        client.hset(f"{name}background", str(row["group_id"]), f"{until_then} [[{row['group_id']}], [], 0, 0, 0]")
+        client.hset(f"{name}background", str(row["group_id"]), f"{until_then} [[{row['group_id']}], [[], 0, 0, 0]]")
     for number in range(GROUPS):
         land(tmp_path, f"g{number}")
     service.start()
@@ -95,21 +90,6 @@ def steady(service: Service) -> dict[int, dict[str, Any]]:
 
 def since(some: list[Any], at: float) -> list[Any]:
     return [poke for poke in some if poke.at > at]
-
-
-def make(client: Any, kind: str, name: str, value: Any = "forged") -> None:
-    """Put a key of a type there."""
-    match kind:
-        case "string":
-            client.set(name, value)
-        case "list":
-            client.rpush(name, value)
-        case "set":
-            client.sadd(name, value)
-        case "hash":
-            client.hset(name, "7", value)
-        case "zset":
-            client.zadd(name, {value: 1e300})
 
 
 def together(client: Any, act: Callable[[Any], object]) -> None:
@@ -170,14 +150,13 @@ def attack(
     wild += [{"task": None}, {"task": []}, {"task": f"{MODULE}.Canary"}, {"compression": "zlib"}, {"group": {}}]
     spoilt = [{"properties": {}}, {"properties": 7}, {"body": 7}, {"body": "!"}, {"content-type": []}, {"headers": []}]
     spoilt += [{"content-encoding": "zip"}, {"content-type": "application/x-python-serialize"}, {"headers": None}]
-    names = [f"sensorpool:{name}" for name in KOMBUS]
 
     def some(choices: list[Any]) -> Any:
         return choices[rng.randrange(len(choices))]
 
     def state() -> str:
-        fields = ("last", "recent", "left", "left_since", "holder", "groups", "pokes", "lag_ms", "seconds")
-        ids = {"recent": [*group_ids, 10**30], "left": group_ids, "left_since": [[some(absurd), 1]]}
+        fields = ("last", "recent", "left", "holder", "groups", "pokes", "lag_ms", "seconds")
+        ids = {"recent": [*group_ids, 10**30], "left": {str(each): some(absurd) for each in group_ids}}
         return json.dumps({name: some([*absurd, ids.get(name)]) for name in fields if rng.random() < 0.7})
 
     def settled() -> str:
@@ -190,7 +169,7 @@ def attack(
         return message("x", [], spoilt={"body": body})
 
     def forge(kind: int) -> Callable[[Any], Any]:
-        name, text, ranges = some(names), some(texts), [some(absurd), some(absurd)]
+        text, ranges = some(texts), [some(absurd), some(absurd)]
         prefix = f"sensorpool:{{{some(service.pool.ranges)}}}:"
         match kind:
             case 0:
@@ -210,16 +189,14 @@ def attack(
             case 5:
                 return lambda c: c.set(f"{prefix}note", some([json.dumps(group_ids), json.dumps(absurd[:-5]), text]))
             case 6:
-                note = f"7 [[{some(group_ids)}], [], 0, 0, 0]"
+                note = f"7 [[{some(group_ids)}], [[], 0, 0, 0]]"
                 return lambda c: c.hset(f"{prefix}background", str(some(absurd)), some([text, note]))
             case 7:
                 record = json.dumps([some(absurd), "abc", [some(absurd)] * 3, group_ids[:3], {"0": some(absurd)}])
                 return lambda c: (c.delete(f"{prefix}pokes"), c.zadd(f"{prefix}pokes", {some([record, text]): 1e300}))
-            case 8:
-                return lambda c: (c.delete(name), make(c, some(["string", "list", "set", "hash", "zset"]), name, text))
             case _:
-                topic = f"sensorpool:{RESULTS.name}.{rng.randrange(9)}"
+                topic = f"sensorpool:sensorpool.results.{rng.randrange(9)}"
                 return lambda c: (c.delete(topic), c.lpush(topic, settled()))
 
     for number in range(FORGED):
-        yield forge(number % 10)
+        yield forge(number % 9)

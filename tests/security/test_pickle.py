@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kombu import Producer
+from kombu import Connection, Producer
 
 from harness.service import Service
 from harness.until import until
 from sensorpool import Settings
 from sensorpool.model.states import State
 from sensorpool.publish import wire
-from sensorpool.publish.broker import Connection
-from sensorpool.publish.exchange import RESULTS, routing_key
+from sensorpool.publish.broker import results_exchange
 from sensorpool.publish.listener import listen
 from sensorpool.testing import land, pokes
 from tests.security.canary import Canary
@@ -75,12 +74,22 @@ def check_listener(settings: Settings, canary: Canary) -> None:
     thread.start()
     try:
         assert listening.wait(30)
-        attack(settings, canary, exchange=RESULTS, routing_key=routing_key("theirs"))
+        attack(settings, canary, exchange=results_exchange(settings), routing_key=wire.routing_key("theirs"))
         with sender(settings) as send:
             for garbled in (b"garbage", b"[]", b"7", b'{"settled": 5}', b'{"settled": [7, {"id": "x"}, {}]}'):
-                send(garbled, "application/json", exchange=RESULTS, routing_key=routing_key("theirs"))
+                send(
+                    garbled,
+                    "application/json",
+                    exchange=results_exchange(settings),
+                    routing_key=wire.routing_key("theirs"),
+                )
             good = b'{"settled": [{"id": 7, "dag_id": "theirs"}, {"id": 8, "dag_id": "others"}]}'
-            send(good, "application/json", exchange=RESULTS, routing_key=routing_key("theirs"))
+            send(
+                good,
+                "application/json",
+                exchange=results_exchange(settings),
+                routing_key=wire.routing_key("theirs"),
+            )
         until("the message after the attack", lambda: heard or not thread.is_alive())
     finally:
         done.set()

@@ -9,7 +9,7 @@ from sqlalchemy import inspect
 from sensorpool import Pool, Settings
 from sensorpool.admin import instances
 from sensorpool.model.states import State
-from sensorpool.store.listing import Selection
+from sensorpool.store.inspecting import Selection
 from sensorpool.store.migrate import upgrade
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"

@@ -79,20 +79,16 @@ class ScriptedPoker:
         self.classes = Classes(settings.sensors_enabled)
         self.tools = PokeTools(self.classes, Answers(settings.infra_failures), {})
         self.cache = Cache(settings.groups_cached, self.tools)
-        self.shared_calls = SharedCalls()
+        self.shared_calls = SharedCalls(self.tools)
         self.script: dict[int, Outcome | None] = {}
         self.at_step: Callable[[], object] = lambda: None
         self.poked: list[int] = []  # in order
         self.room = 1_000_000  # groups that are taken before a step
         self.held_up = False
 
-    def begin(self, now: object = None, has_budget: object = None) -> "ScriptedPoking":
+    def begin(self, now: object = None) -> "ScriptedPoking":
         """Begin a job."""
         return ScriptedPoking(self)
-
-    def is_bulk(self, op_classpath: str) -> bool:
-        """Whether one call answers many."""
-        return False
 
     def close(self) -> None:
         """Hold nothing."""
@@ -102,14 +98,14 @@ class ScriptedPoking:
     """The poking of one job.
 
     :ivar lost: whether an error has lost the groups in hand between the hand-over and the lanes.
-    :ivar returned: groups that a slow shared call gives back.
+    :ivar undecided: groups that a slow shared call leaves to pokes of their own.
     """
 
     def __init__(self, poker: ScriptedPoker) -> None:
         self._poker = poker
         self.outstanding: dict[int, PokeUnit] = {}
         self.lost = self.ended = False
-        self.returned: list[int] = []
+        self.undecided: list[int] = []
 
     def wants_more(self, op_classpath: str) -> bool:
         """Whether there is room."""
@@ -134,10 +130,10 @@ class ScriptedPoking:
         """Whether slow pokes hold the other groups up."""
         return self._poker.held_up
 
-    def take_returned(self) -> list[PokeUnit]:
-        """Give back what shared calls return."""
-        returned, self.returned = self.returned, []
-        return [self.outstanding.pop(group_id) for group_id in returned]
+    def take_undecided(self) -> list[PokeUnit]:
+        """Give back what shared calls leave undecided."""
+        undecided, self.undecided = self.undecided, []
+        return [self.outstanding.pop(group_id) for group_id in undecided]
 
     def withdraw(self) -> list[PokeUnit]:
         """Give back the groups whose poke has not begun; those that do not return have."""

@@ -18,7 +18,7 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.store import loading
 from sensorpool.store.database import Database
 from sensorpool.worker.background import Background
-from sensorpool.worker.batch import Batch
+from sensorpool.worker.finisher import Batch
 from sensorpool.worker.load import Moment
 from tests.support.scripted_worker import Place, ScriptedPoker, ScriptedPoking, until_idle
 
@@ -258,12 +258,22 @@ def test_slow_pokes_that_an_error_has_lost_are_forgotten(place: Outside) -> None
     until("no note names it", lambda: place.busy == set())
 
 
-def test_what_a_slow_shared_call_gives_back_is_due_at_once(place: Outside) -> None:
+def test_what_a_slow_shared_call_leaves_undecided_is_poked(place: Outside) -> None:
     groups = place.register("a", "b")
     poking = place.adopt(*groups)
-    poking.returned = list(groups)
+    poking.undecided = list(groups)
+    until("they are poked by themselves", lambda: not poking.undecided)
+    place.poker.script |= dict.fromkeys(groups, Outcome.LANDED)
     until_idle(place.process)
-    assert sorted(place.found().late) == sorted(-group for group in groups)
+    assert place.states() == ["success", "success"]
+
+
+def test_where_there_are_budgets_it_is_due_at_once(place: Outside) -> None:
+    groups = place.register("a", "b")
+    poking = place.adopt(*groups, ended=lambda _: None)
+    poking.undecided = list(groups)
+    until_idle(place.process)
+    assert sorted(place.found().woken) == sorted(groups)
 
 
 def test_where_redis_is_away_slow_pokes_go_on(place: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +298,7 @@ def test_what_waits_when_a_process_ends_is_due_at_once_elsewhere(place: Outside,
     [group] = place.register("a", poke_interval=3_600)
     place.isolate(STRUCK, group)
     getattr(place.background, end)()
-    assert (place.found().late, place.busy) == ([-group], set())
+    assert (place.found().woken, place.busy) == ([group], set())
 
 
 def test_a_close_that_takes_long_loses_no_group(place: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +314,7 @@ def test_a_close_that_takes_long_loses_no_group(place: Outside, monkeypatch: pyt
 
     monkeypatch.setattr(place.dying, "close", slowly)
     place.background.close()
-    assert place.found().late == [-group]
+    assert place.found().woken == [group]
 
 
 def test_slow_pokes_are_given_back_as_the_process_ends(place: Outside) -> None:
@@ -313,7 +323,7 @@ def test_slow_pokes_are_given_back_as_the_process_ends(place: Outside) -> None:
     place.background.close()
     assert place.busy == {group}, "it is poked for as long as the process lives"
     place.background.give_back()
-    assert (place.found().late, place.busy) == ([-group], set())
+    assert (place.found().woken, place.busy) == ([group], set())
 
 
 def test_a_process_that_has_retired_isolates_none_and_says_so(place: Outside) -> None:

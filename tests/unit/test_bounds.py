@@ -7,15 +7,15 @@ import threading
 
 import pytest
 
-from sensorpool.poke import bounded_output
-from sensorpool.poke.bounded_output import Bounded
+from sensorpool.poke import process_bounds
+from sensorpool.poke.process_bounds import BoundedOutput
 
 
 def test_what_is_printed_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(bounded_output.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(process_bounds.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    bounded = Bounded(stream, most=10, span=5.0)
+    bounded = BoundedOutput(stream, most=10, span=5.0)
     assert bounded.write("12345") == 5
     assert bounded.write("1234567890") == 10
     bounded.write("and more")
@@ -38,7 +38,7 @@ def test_a_text_whose_length_never_comes_stops_no_other() -> None:
             return super().__len__()
 
     stream = io.StringIO()
-    bounded = Bounded(stream)
+    bounded = BoundedOutput(stream)
     threading.Thread(target=bounded.write, args=(Text("late"),), daemon=True).start()
     assert asked.wait(60)
     other = threading.Thread(target=bounded.write, args=("here",), daemon=True)
@@ -53,7 +53,7 @@ def test_a_text_whose_length_never_comes_stops_no_other() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
 def test_memory_is_limited() -> None:
     code = (
-        "from sensorpool.poke import memory_limit; memory_limit.limit(100, threads=0)\n"
+        "from sensorpool.poke import process_bounds; process_bounds.limit_memory(100, threads=0)\n"
         "kept = bytearray(50 * 2**20); print('some', flush=True)\n"
         "try: more = bytearray(100 * 2**20)\nexcept MemoryError: print('no more')"
     )

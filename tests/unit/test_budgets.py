@@ -6,7 +6,8 @@ import pytest
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
-from sensorpool.model.budgets import MOST, Budget, Budgets, as_text, in_calls, read_budgets
+from sensorpool.model.budgets import MOST, Budget, Budgets, as_text, read_budgets
+from sensorpool.worker.job_budgets import in_calls
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,6 @@ def test_a_budget_is_read(said: str, budget: tuple[float | None, int | None]) ->
         ('{"hive": "0 at once"}', "1 is the least"),
         ('{"": "1/s"}', "no name of a backend"),
         ('{"two words": "1/s"}', "no name of a backend"),
-        ('{"hive": "1/s", "hive": "2/s"}', "twice"),
         ({f"b{n}": "1/s" for n in range(MOST + 1)}, "100 are allowed"),
     ],
     ids=lambda value: repr(value)[:40],

@@ -1,14 +1,12 @@
 """Many contexts in one call: one answer each, in order, and one bad context costs its own group."""
 
 import gc
-import threading
 from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
 import pytest
 
-from harness.until import until
 from sensorpool.config.defaults import INFRA_FAILURES
 from sensorpool.errors import ClassRefused
 from sensorpool.model.states import Outcome
@@ -18,7 +16,6 @@ from sensorpool.poke.bulk_call import BulkCall
 from sensorpool.poke.classes import Classes, Way
 from sensorpool.poke.loop_lane import LoopLane
 from sensorpool.poke.slots import Slots
-from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.poke.tools import PokeTools
 from tests.support.builders import classpath, drive, in_order, one, outcomes
 from tests.support.sensors import answering, many
@@ -254,27 +251,3 @@ def test_all_of_a_call_that_overran_are_reported(size: int) -> None:
     assert [(report.outcome, report.of_many) for report in reports] == [(Outcome.POKE_TIMEOUT, size > 1)] * size
     rest = "" if size == 1 else ", in one call with 1 more"
     assert {report.reason for report in reports} == {f"the poke took longer than its limit of 1 s{rest}"}
-
-
-def test_what_a_call_has_answered_before_it_overran_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Halves of a call that raised have their answers, while another half hangs."""
-    begun, gate = threading.Event(), threading.Event()
-
-    def poke_many(cls: Any, contexts: list[Any]) -> Any:
-        if contexts[0]["say"] == "hang" and len(contexts) == 2:
-            begun.set()
-            gate.wait(60)
-        return asked(contexts)
-
-    asked = many.Many.poke_many
-    monkeypatch.setattr(many.Many, "poke_many", classmethod(poke_many))
-    tools, lane = PokeTools(Classes([classpath(many.Many)]), Answers([]), {}), ThreadLane(Slots(4), 0.3)
-    says = [True, False, True, True, "hang", True, "throw", True]
-    lane.put([BulkCall([one(number, many.Many, tools, say=say) for number, say in enumerate(says, 1)], tools)])
-    assert begun.wait(60)
-    reports = in_order(drive(lane, lambda seen: len(seen) >= len(says), "all are reported"))
-    assert [report.outcome for report in reports] == [LANDED, NOT_LANDED, LANDED, LANDED, *[Outcome.POKE_TIMEOUT] * 4]
-    assert [report.of_many for report in reports] == [False] * 4 + [True] * 4
-    gate.set()
-    until("its thread", lambda: lane.abandoned == 0)
-    assert not lane.collect(), "what came late is not reported again"

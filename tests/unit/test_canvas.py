@@ -9,7 +9,7 @@ from celery import Celery, chain, chord, group
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
-from sensorpool.model import callbacks
+from sensorpool.model import callback_messages
 from sensorpool.publish import canvas
 
 
@@ -34,7 +34,7 @@ def shop() -> Iterator[Celery]:
 
 def sent(given: Any, settings: Settings, name: str = "on_success", state: str = "success") -> list[dict[str, Any]]:
     text = canvas.check({name: given}, settings)
-    return callbacks.messages(text, state)
+    return callback_messages.messages(text, state)
 
 
 def steps(message: dict[str, Any]) -> list[str]:
@@ -89,14 +89,14 @@ def test_each_end_has_its_callbacks(shop: Celery, settings: Settings, state: str
     text = canvas.check(
         {"on_settled": t["shop.a"].s(), "on_success": t["shop.b"].s(), "on_failure": t["shop.c"].s()}, settings
     )
-    tasks = [message["task"] for message in callbacks.messages(text, state)]
+    tasks = [message["task"] for message in callback_messages.messages(text, state)]
     assert tasks == ["shop.a", "shop.b" if state == "success" else "shop.c"]
-    assert callbacks.shown(text or "", "sensing") == "shop.a, shop.b, shop.c"
+    assert callback_messages.shown(text or "", "sensing") == "shop.a, shop.b, shop.c"
 
 
 def test_there_may_be_none(settings: Settings) -> None:
     assert canvas.check({"on_settled": None, "on_success": None}, settings) is None
-    assert callbacks.messages(None, "success") == []
+    assert callback_messages.messages(None, "success") == []
 
 
 GARBLED = ("7", "null", "[7]", '[{"task": 7}]')
@@ -107,9 +107,9 @@ GARBLED = ("7", "null", "[7]", '[{"task": 7}]')
 )
 def test_what_was_written_over_has_no_messages(text: str) -> None:
     with pytest.raises(ValueError, match=r"signature|callbacks"):
-        callbacks.messages(text, "success")
-    assert callbacks.has_some(text, "success")
-    assert callbacks.shown(text, "success") == "?"
+        callback_messages.messages(text, "success")
+    assert callback_messages.has_some(text, "success")
+    assert callback_messages.shown(text, "success") == "?"
 
 
 def test_all_steps_must_be_allowed(shop: Celery) -> None:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sensorpool.poke.class_limits import FEWEST, WINDOW, ClassLimits
-from sensorpool.poke.slots import FairQueue, Slots
+from sensorpool.poke.slots import FEWEST, WINDOW, ClassLimits, FairQueue, Slots
 from tests.unit.test_slots import Work, fill, taken
 
 MOST = 56
@@ -35,15 +34,18 @@ class Process:
         self.cpu += number * cpu
 
     def look(self, after: float = SOON) -> list[str]:
+        """Look after so many seconds; return the classes whose limit is another one then."""
+        before = {name: self.limits.of(name) for name in self.busy}
         self.now += after
-        return self.limits.look(self.busy)
+        self.limits.look(self.busy)
+        return [name for name, limit in before.items() if self.limits.of(name) != limit]
 
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> Process:
     made = Process()
-    monkeypatch.setattr("sensorpool.poke.class_limits.time.monotonic", lambda: made.now)
-    monkeypatch.setattr("sensorpool.poke.class_limits.time.process_time", lambda: made.cpu)
+    monkeypatch.setattr("sensorpool.poke.slots.time.monotonic", lambda: made.now)
+    monkeypatch.setattr("sensorpool.poke.slots.time.process_time", lambda: made.cpu)
     made.limits = ClassLimits(MOST)
     return made
 

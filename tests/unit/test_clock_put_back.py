@@ -16,7 +16,8 @@ def test_a_group_that_was_left_over_before_comes_first(since: int, found: int) -
 
 
 def test_groups_that_are_left_over_again_keep_their_turn() -> None:
-    state = RangeState(left_since={1: START + HOUR})
-    assert state.in_turn([2, 1], {}, START) == [2, 1]
-    assert state.left_since == {1: START, 2: START}
-    assert state.in_turn([3, 1], {}, START + 1) == [1, 3]
+    state = RangeState(left={1: START + HOUR})
+    state.leave_over([2, 1], {}, START)
+    assert list(state.left.items()) == [(2, START), (1, START)]
+    state.leave_over([3, 1], {}, START + 1)
+    assert list(state.left.items()) == [(1, START), (3, START + 1)]

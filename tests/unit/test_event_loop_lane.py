@@ -135,16 +135,22 @@ def test_a_coroutine_that_will_not_end_is_not_reported_twice(lanes: list[LoopLan
     assert lane.collect() == []
 
 
-@pytest.mark.parametrize("cls", [coroutines.AsyncCancels, coroutines.AsyncCancelsItself, coroutines.AsyncCancelled])
-def test_a_poke_that_raises_as_if_cancelled_is_an_error_and_frees_its_slot(
-    lanes: list[LoopLane], name: str, cls: type
+@pytest.mark.parametrize(
+    ("cls", "outcome", "reason"),
+    [
+        (coroutines.AsyncCancels, EXITED, "CancelledError"),
+        (coroutines.AsyncCancelsItself, POKE_TIMEOUT, "its task was cancelled on its event loop"),
+        (coroutines.AsyncCancelled, POKE_ERROR, "CancelledError"),
+    ],
+)
+def test_a_poke_that_ends_as_if_cancelled_frees_its_slot(
+    lanes: list[LoopLane], name: str, cls: type, outcome: Outcome, reason: str
 ) -> None:
     lane = _lane(lanes, 1, PATIENT)
     lane.put([one(1, cls, name=name), one(2, answering.AsyncLands)])
     found = drive(lane, lambda seen: len(seen) == 2, "both are poked")
-    is_exception = cls is coroutines.AsyncCancelled
-    assert outcomes(found) == {1: POKE_ERROR if is_exception else EXITED, 2: LANDED}
-    assert "CancelledError" in str(found[0].reason)
+    assert outcomes(found) == {1: outcome, 2: LANDED}
+    assert reason in str(found[0].reason)
 
 
 def test_a_time_limit_of_the_sensor_is_an_error_of_the_sensor(lanes: list[LoopLane], name: str) -> None:
@@ -226,8 +232,7 @@ def test_what_nobody_has_begun_can_be_taken_back(lanes: list[LoopLane], name: st
 @pytest.mark.parametrize(
     ("bad", "outcome"),
     [
-        (coroutines.AsyncTidiesUp, NOT_LANDED),
-        (coroutines.AsyncTidiesUpByTask, EXITED),  # it cancels itself too
+        (coroutines.AsyncClosesThreads, NOT_LANDED),
         (coroutines.AsyncStops, NOT_LANDED),
         (coroutines.AsyncSetsUp, NOT_LANDED),
         (coroutines.AsyncExits, NOT_LANDED),
@@ -248,6 +253,18 @@ def test_a_coroutine_that_ends_what_is_not_its_own_ends_nothing_else(
     gates.open_all_gates()
     assert outcomes(drive(lane, lambda seen: len(seen) == 2, "the others land")) == {1: LANDED, 2: LANDED}
     assert lane.abandoned == 0
+
+
+def test_those_whom_a_coroutine_cancels_are_poked_apart(lanes: list[LoopLane], name: str) -> None:
+    lane = _lane(lanes, 10, PATIENT)
+    lane.put([one(1, coroutines.AsyncWaits, name=name)])
+    assert gates.arrived[name].wait(30)
+    lane.put([one(2, coroutines.AsyncCancelsAll, name=name)])
+    found = drive(lane, lambda seen: len(seen) == 2, "both are reported")
+    assert outcomes(found) == {1: POKE_TIMEOUT, 2: NOT_LANDED}
+    assert [report.of_many for report in found if report.group.id == 1] == [True]
+    lane.put([one(3, answering.AsyncLands)])
+    assert outcomes(drive(lane, lambda seen: seen, "the loop goes on")) == {3: LANDED}
 
 
 def test_a_coroutine_cancels_what_is_its_own(lanes: list[LoopLane], name: str) -> None:
@@ -271,7 +288,7 @@ def test_those_on_a_loop_that_breaks_overran_and_others_have_a_new_one(lanes: li
 
 
 @pytest.mark.parametrize("bad", [coroutines.AsyncBlocksByTask, coroutines.AsyncBlocksByCallback])
-def test_who_blocks_the_loop_by_a_task_is_known_and_by_a_callback_is_one_of_all(
+def test_who_blocks_the_loop_by_another_task_or_a_callback_is_one_of_all(
     lanes: list[LoopLane], name: str, bad: type
 ) -> None:
     lane = _lane(lanes, 10, LIMIT)
@@ -279,10 +296,9 @@ def test_who_blocks_the_loop_by_a_task_is_known_and_by_a_callback_is_one_of_all(
     lane.put([one(1, coroutines.AsyncWaits, name=waits)])
     assert gates.arrived[waits].wait(30)
     lane.put([one(2, bad, name=name)])
-    found = drive(lane, lambda seen: seen, "the loop is given up")
-    is_known = bad is coroutines.AsyncBlocksByTask
-    assert outcomes(found) == ({2: POKE_TIMEOUT} if is_known else {1: POKE_TIMEOUT, 2: POKE_TIMEOUT})
-    assert {report.of_many for report in found} == {not is_known}
+    found = drive(lane, lambda seen: len(seen) == 2, "the loop is given up")
+    assert outcomes(found) == {1: POKE_TIMEOUT, 2: POKE_TIMEOUT}
+    assert all(report.of_many for report in found)
     gates.open_all_gates()
 
 

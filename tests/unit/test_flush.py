@@ -10,12 +10,12 @@ from sqlalchemy import event, text
 from sensorpool import Key, Registration, Settings
 from sensorpool.client.register import register
 from sensorpool.client.validate import check
-from sensorpool.errors import CountMismatch, Unreachable
+from sensorpool.errors import Unreachable
 from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.values import Fact, Flushed, Instance
 from sensorpool.poke.classes import Classes
 from sensorpool.settle import flush as module
-from sensorpool.settle.flush import cancel, drop_empty_groups, fail_groupless, flush, in_flushes
+from sensorpool.settle.flush import cancel, flush, in_flushes
 from sensorpool.settle.settler import Settler
 from sensorpool.store import inspecting, outbox_rows, results
 from sensorpool.store.database import Database
@@ -263,21 +263,12 @@ def test_a_hand_back_is_a_cancel_that_says_so(database: Database) -> None:
     assert told(database, one) == (State.CANCELLED, Ending.HANDED_BACK, "poke it yourself")
 
 
-def test_an_instance_without_a_group_fails(database: Database) -> None:
+def test_a_group_whose_waiters_were_ended_by_hand_goes_with_a_fact_that_matters(database: Database) -> None:
     one, other = registered(database, "a", "b")
-    by_hand(database, f"DELETE FROM poke_group WHERE id = {one.group_id}")
-    assert settled([fail_groupless(database, [(one.id, one.group_id)])]) == [one.id]
-    assert told(database, one)[:2] == (State.FAILED, Ending.FAIL)
-    assert states(database, other) == [State.SENSING]
-
-
-def test_an_empty_group_goes_and_one_that_was_joined_meanwhile_keeps_all(database: Database) -> None:
-    one, other, joined = registered(database, "a", "b", "c")
-    by_hand(database, f"UPDATE sensor_instance SET state = 'cancelled' WHERE id IN ({one.id}, {other.id})")
-    with pytest.raises(CountMismatch):
-        drop_empty_groups(database, [one.group_id, joined.group_id])
-    assert database.read(inspecting.count_waiting)[0] == 3
-    assert drop_empty_groups(database, [one.group_id, other.group_id, 999]) == 2
+    by_hand(database, f"UPDATE sensor_instance SET state = 'cancelled' WHERE id = {one.id}")
+    facts = [Fact(each.group_id, 1, 10**13, Outcome.NOT_LANDED) for each in (one, other)]
+    [flushed] = flush(database, facts, tick_ms=5_000, timeouts=False)
+    assert (flushed.settled, flushed.emptied) == ([], [one.group_id])
     assert database.read(inspecting.count_waiting) == (1, 1)
 
 

@@ -70,7 +70,7 @@ def test_a_budget_that_has_refused_is_asked_later(client: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("calls", "ended", "free"), [({}, [1], 1), ({1: "c", 2: "c"}, [1], 0), ({1: "c", 2: "c"}, [1, 2], 1)]
+    ("calls", "ended", "free"), [({}, [1], 1), ({1: "c", 2: "c"}, [2], 0), ({1: "c", 2: "c"}, [1, 2], 1)]
 )
 def test_a_call_is_given_back_when_all_of_it_has_ended(
     client: Any, calls: dict[int, Hashable], ended: list[int], free: int

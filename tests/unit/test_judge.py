@@ -11,8 +11,17 @@ from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.trouble import ALONE, HEALTHY, LONGEST_CAUSE, Trouble
 from sensorpool.model.values import Fact, Report, Verdict
 from sensorpool.settle.decide import decide
-from sensorpool.settle.infra_window import from_then_on, outage, turn_of_others
-from sensorpool.settle.judge import Rules, is_last, is_quarantined, judge, quarantined, struck
+from sensorpool.settle.judge import (
+    Rules,
+    from_then_on,
+    is_last,
+    is_quarantined,
+    judge,
+    outage,
+    quarantined,
+    struck,
+    turn_of_others,
+)
 from tests.support.builders import START, TIMEOUT, due_group, fact, member
 
 TICK, INTERVAL, WINDOW, DAY = 5_000, 60_000, 600_000, 86_400_000

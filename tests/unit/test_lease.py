@@ -7,10 +7,9 @@ import pytest
 
 from harness.until import until
 from sensorpool.leases.background_notes import InBackground, Isolated
-from sensorpool.leases.connection import connect
 from sensorpool.leases.lease import Acquired, Lease, Leases
 from sensorpool.leases.range_state import RangeState, read_state
-from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import RedisStore, connect
 from sensorpool.leases.redis_store import range_key as key
 from sensorpool.model.values import ShardRange
 
@@ -49,6 +48,12 @@ def test_a_lease_that_nobody_renews_ends(client: Any) -> None:
     assert not held.lease.is_ours()
 
 
+def test_a_lease_without_an_end_is_taken(leases: Leases, client: Any) -> None:
+    client.set(key(RANGE, "lease"), "another program")
+    assert _take(leases).lease.is_ours()
+    assert client.pttl(key(RANGE, "lease")) > 0
+
+
 def test_a_renewed_lease_lives_on(client: Any) -> None:
     lease = _take(Leases(RedisStore(client), lease_ttl=10)).lease
     client.pexpire(key(RANGE, "lease"), 1_000)
@@ -80,7 +85,7 @@ def test_a_holder_that_lost_its_lease_leaves_the_note_of_the_next_one(leases: Le
 
 
 def test_the_state_is_handed_over_whole(leases: Leases) -> None:
-    state = RangeState(1_700_000_000_000, [1, 2], [3], "one@host", 6, 7, 8, 0.5)
+    state = RangeState(1_700_000_000_000, [1, 2], {3: 5}, "one@host", 6, 7, 8, 0.5)
     assert not _take(leases).lease.finish(state)
     assert _take(leases, "two").state == state
     assert leases.look([OTHER_RANGE, RANGE]) == [(None, RangeState()), ("two", state)]
@@ -88,19 +93,17 @@ def test_the_state_is_handed_over_whole(leases: Leases) -> None:
 
 def test_the_state_says_since_when_groups_have_been_left_over() -> None:
     state, intervals = RangeState(), {1: 10_000, 2: 10_000, 3: 10_000, 4: 60_000}
-    state.left = state.in_turn([3, 1, 4], intervals, NOW)
-    assert (state.left, state.overdue) == ([3, 1, 4], 0)
+    state.leave_over([3, 1, 4], intervals, NOW)
+    assert (list(state.left), state.overdue) == ([3, 1, 4], 0)
     state = read_state(state.text())
-    state.left = state.in_turn([2, 1, 4], intervals, NOW + 31_000)
-    assert (state.left, state.overdue, state.overdue_ms) == ([1, 4, 2], 1, 31_000)
-    assert state.left_since == {1: NOW, 4: NOW, 2: NOW + 31_000}
-    state.left.append(7)  # since when is not known
-    assert '"left":[1,4,2,7],' in state.text()
-    assert f'"left_since":[[{NOW},2],[{NOW + 31_000},1],[0,1]]' in state.text()
+    state.leave_over([2, 1, 4], intervals, NOW + 31_000)
+    assert (state.overdue, state.overdue_ms) == (1, 31_000)
+    assert list(state.left.items()) == [(1, NOW), (4, NOW), (2, NOW + 31_000)]
+    state.left[7] = 0  # since when is not known
+    assert list(read_state(state.text()).left) == [1, 4, 2, 7]
     assert read_state(state.text()) == state
-    assert read_state('{"left": [1, 2], "left_since": [[5, 1]]}') == RangeState(left=[1, 2]), "of other groups"
-    assert state.in_turn([], {}, NOW + 40_000) == []
-    assert (state.overdue, state.overdue_ms, state.left_since) == (0, 0, {})
+    state.leave_over([], {}, NOW + 40_000)
+    assert (state.overdue, state.overdue_ms, state.left) == (0, 0, {})
 
 
 def test_a_note_is_found_after_a_death_and_gone_after_a_job(leases: Leases) -> None:
@@ -124,11 +127,11 @@ def test_a_job_that_ended_badly_leaves_neither_note_nor_state(leases: Leases) ->
 
 
 def test_a_dirty_range_is_worked_on_once_more(leases: Leases, client: Any) -> None:
-    assert leases.dirty_flags.put_up(RANGE)
-    assert not leases.dirty_flags.put_up(RANGE), "a job has been sent already"
+    assert leases.waking.raise_flags({RANGE: []})
+    assert not leases.waking.raise_flags({RANGE: []}), "a job has been sent already"
     held = _take(leases)
     assert held.dirty
-    assert leases.dirty_flags.put_up(RANGE), "the flag was taken down with the lease"
+    assert leases.waking.raise_flags({RANGE: []}), "the flag was taken down with the lease"
     client.pexpire(key(RANGE, "lease"), 1_000)
     assert held.lease.finish(RangeState(last=1), again=True)
     assert held.lease.is_ours()
@@ -141,7 +144,7 @@ def test_a_dirty_range_is_worked_on_once_more(leases: Leases, client: Any) -> No
 
 def test_a_holder_that_cannot_go_round_again_leaves_the_flag_up(leases: Leases) -> None:
     held = _take(leases)
-    leases.dirty_flags.put_up(RANGE)
+    leases.waking.raise_flags({RANGE: []})
     assert not held.lease.finish(RangeState(), again=False)
     assert _take(leases, "two").dirty
 
@@ -201,31 +204,14 @@ def test_the_notes_on_children_are_told_for_each_range(leases: Leases) -> None:
     assert leases.isolated([OTHER_RANGE, RANGE]) == [[], [Isolated([2, 3], 2, 1, 70_000)]]
 
 
-@pytest.mark.parametrize("text", ["", "1", "x [[], [], 0, 0, 0]", "1 {}", "1 [[], [], 0]", '1 [["a"], [], 0, 0, 0]'])
-def test_a_note_that_cannot_be_read_is_that_of_a_dead_process_with_no_groups(
-    leases: Leases, client: Any, text: str
-) -> None:
-    client.hset(key(RANGE, "background"), "somebody", text)
-    assert _take(leases).background == InBackground(dead=["somebody"])
-    assert leases.isolated([RANGE]) == [[]]
-
-
 def test_all_that_names_groups_is_forgotten(leases: Leases, client: Any) -> None:
     _take(leases).lease.put_in_flight([1])
     assert leases.free(RANGE, "one")
     leases.note_background(RANGE, [2], Isolated([3]), 60.0)
-    leases.dirty_flags.put_up(RANGE, [4])
+    leases.waking.raise_flags({RANGE: [4]})
     leases.forget_groups(RANGE)
     held = _take(leases, "two")
-    assert (held.struck, held.background, held.late, held.state) == ([], InBackground(), [], RangeState())
-
-
-def test_records_are_kept_until_they_expire(leases: Leases) -> None:
-    now = round(time.time() * 1000)
-    leases.poke_log.keep(RANGE, [("old", now + 10), ("older", now + 9)], now)
-    leases.poke_log.keep(RANGE, [("new", now + 60_000)], now + 10)
-    assert leases.poke_log.records(RANGE) == ["new"]
-    assert leases.poke_log.records(OTHER_RANGE) == []
+    assert (held.struck, held.background, held.woken, held.state) == ([], InBackground(), [], RangeState())
 
 
 def test_the_embedded_redis_is_one_for_the_whole_process() -> None:

@@ -8,13 +8,12 @@ import fakeredis
 import pytest
 
 from sensorpool.errors import SettingsError, Unreachable
-from sensorpool.leases.connection import connect
+from sensorpool.leases.background_notes import InBackground
 from sensorpool.leases.lease import Acquired, Lease, Leases
 from sensorpool.leases.range_state import RangeState
-from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import RedisStore, connect
 from sensorpool.leases.redis_store import range_key as key
 from sensorpool.model.values import ShardRange
-from sensorpool.worker.load import LastLoads
 from tests.support.builders import START
 
 RANGE = ShardRange(0, 1_250)
@@ -26,7 +25,6 @@ GARBLED_STATES = [
     "7",
     '"last"',
     "[]",
-    "{}",
     '{"last": null}',
     '{"last": "x"}',
     '{"last": NaN}',
@@ -35,43 +33,41 @@ GARBLED_STATES = [
     '{"left": [[]]}',
     '{"recent": [1e999]}',
     "[" * 100_000,
+    *('{"left": {"1": "x"}}', '{"lag_ms": "x"}', '{"groups": []}', '{"recent": [-1]}', '{"left": {"x": 1}}'),
 ]
 
 
+def _begins_anew(leases: Leases) -> None:
+    """Check that a job finds what is not ours, and that the next one finds nothing."""
+    with pytest.raises(Unreachable, match="values of others for range 0-1250: they are deleted"):
+        leases.acquire(RANGE, "one")
+    held = leases.acquire(RANGE, "two")
+    assert isinstance(held, Acquired)
+    assert (held.state, held.struck, held.woken, held.background) == (RangeState(), [], [], InBackground())
+
+
 @pytest.mark.parametrize("garbled", GARBLED_STATES, ids=lambda text: text[:20])
-def test_a_garbled_state_counts_as_lost(client: Any, garbled: str) -> None:
-    client.set(key(RANGE, "state"), garbled)
+def test_a_garbled_state_is_dropped_with_its_range(client: Any, garbled: str) -> None:
     leases = Leases(RedisStore(client), lease_ttl=60)
-    held = leases.acquire(RANGE, "one")
-    assert isinstance(held, Acquired)
-    assert held.state == RangeState()
-    assert leases.look([RANGE]) == [("one", RangeState())]
-
-
-@pytest.mark.parametrize(
-    "garbled", ['{"left_since": 5}', '{"left": [1], "left_since": [["x", 1]]}', '{"lag_ms": "x"}', '{"groups": []}']
-)
-def test_no_part_of_a_garbled_state_is_believed(client: Any, garbled: str) -> None:
     client.set(key(RANGE, "state"), garbled)
-    held = Leases(RedisStore(client), lease_ttl=60).acquire(RANGE, "one")
-    assert isinstance(held, Acquired)
-    assert held.state == RangeState()
+    client.set(key(RANGE, "note"), "[1]")
+    client.hset(key(RANGE, "background"), "somebody", "1 [[2],[[3],0,0,0]]")
+    client.sadd(key(RANGE, "woken"), "4")
+    assert leases.look([RANGE]) == [(None, RangeState())]
+    _begins_anew(leases)
 
 
 def test_a_state_of_another_version_is_read_as_far_as_it_is_known(client: Any) -> None:
-    client.set(key(RANGE, "state"), f'{{"last": {START}, "left": [1], "tomorrow": {{}}}}')
+    client.set(key(RANGE, "state"), f'{{"last": {START}, "left": {{"1": 5}}, "tomorrow": {{}}}}')
     held = Leases(RedisStore(client), lease_ttl=60).acquire(RANGE, "one")
     assert isinstance(held, Acquired)
-    assert held.state == RangeState(last=START, left=[1])
+    assert held.state == RangeState(last=START, left={1: 5})
 
 
-@pytest.mark.parametrize("name", ["lease", "state", "note", "background", "late"])
+@pytest.mark.parametrize("name", ["lease", "state", "note", "background", "woken"])
 def test_a_key_of_another_type_costs_its_range_a_job(client: Any, name: str) -> None:
     client.zadd(key(RANGE, name), {"foreign": 1})
-    leases = Leases(RedisStore(client), lease_ttl=60)
-    with pytest.raises(Unreachable, match="WRONGTYPE"):
-        leases.acquire(RANGE, "one")
-    assert isinstance(leases.acquire(RANGE, "one"), Acquired)
+    _begins_anew(Leases(RedisStore(client), lease_ttl=60))
 
 
 @pytest.mark.parametrize(
@@ -79,30 +75,16 @@ def test_a_key_of_another_type_costs_its_range_a_job(client: Any, name: str) -> 
 )
 def test_a_garbled_note_blames_nobody(client: Any, garbled: str) -> None:
     client.set(key(RANGE, "note"), garbled)
-    held = Leases(RedisStore(client), lease_ttl=60).acquire(RANGE, "one")
-    assert isinstance(held, Acquired)
-    assert held.struck == []
+    _begins_anew(Leases(RedisStore(client), lease_ttl=60))
 
 
-def test_the_last_load_is_what_redis_or_this_process_remembers() -> None:
-    last_loads = LastLoads()
-    assert last_loads.last(RANGE, RangeState(), START) == 0
-    assert last_loads.last(RANGE, RangeState(last=START - 5), START) == START - 5
-    last_loads.remember(RANGE, START - 3)
-    assert last_loads.last(RANGE, RangeState(), START) == START - 3
-    assert last_loads.last(RANGE, RangeState(last=START - 5), START) == START - 3
-    assert last_loads.last(RANGE, RangeState(last=START - 1), START) == START - 1
-    assert last_loads.last(ShardRange(1_250, 2_500), RangeState(), START) == 0
-
-
-def test_a_last_load_in_the_future_counts_as_lost() -> None:
-    last_loads = LastLoads()
-    assert last_loads.last(RANGE, RangeState(last=START + 1), START) == 0
-    assert last_loads.last(RANGE, RangeState(last=START), START) == START
-    last_loads.remember(RANGE, START - 3)
-    assert last_loads.last(RANGE, RangeState(last=START + 1), START) == START - 3
-    last_loads.remember(RANGE, START + 2)
-    assert last_loads.last(RANGE, RangeState(last=START + 1), START) == 0
+@pytest.mark.parametrize("text", ["", "1", "x [[],[[],0,0,0]]", "1 {}", "1 [[], [], 0]", '1 [["a"],[[],0,0,0]]'])
+def test_a_garbled_note_of_pokes_outside_of_jobs_is_dropped(client: Any, text: str) -> None:
+    leases = Leases(RedisStore(client), lease_ttl=60)
+    client.hset(key(RANGE, "background"), "somebody", text)
+    _begins_anew(leases)
+    client.hset(key(RANGE, "background"), "somebody", "1 {}")
+    assert leases.isolated([RANGE]) == [[]]
 
 
 def test_a_holder_without_redis_trusts_itself_until_its_deadline(server: fakeredis.FakeServer, client: Any) -> None:
@@ -142,7 +124,7 @@ def test_an_unreachable_redis_is_said_in_one_line(closed_port: int) -> None:
     lease = Lease(leases, RANGE, "one", time.monotonic() + 60)
     for call in (
         lambda: leases.acquire(RANGE, "one"),
-        lambda: leases.dirty_flags.put_up(RANGE),
+        lambda: leases.waking.raise_flags({RANGE: []}),
         lambda: leases.look([RANGE]),
         lambda: leases.store.probe(),
         lambda: leases.poke_log.records(RANGE),

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from sensorpool.cli import main
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
-from sensorpool.model.urls import has_odd_host, has_odd_port, is_in_memory
+from sensorpool.model.urls import has_odd_address, is_in_memory
 from sensorpool.store.migrate import upgrade
 
 ODD = ["user:hush@host:port", "user:hush@host:54x", "user:hush@host:0", "user:hush@host:99999", "user:hush@[::1"]
@@ -37,9 +37,8 @@ def test_a_place_that_can_be_is_taken(place: str) -> None:
         f"amqp://{place}//",
         f"amqp://{place}//;amqp://b:x",
     ):
-        assert not has_odd_port(url)
-        assert not has_odd_host(url)
-    assert not has_odd_port("sqlite:////a:b/c.db")
+        assert not has_odd_address(url)
+    assert not has_odd_address("sqlite:////a:b/c.db")
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=1"])

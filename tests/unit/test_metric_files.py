@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sensorpool.worker.bounded_labels import OTHER, Names
+from sensorpool.worker.metrics import OTHER
 from tests.support.small_disk import FILL, on_a_small_disk
 
 WORKS_ON = f"""
@@ -19,7 +19,7 @@ counts = metrics.Metrics()
 counts.start()
 counts.job(JobResult(saved=1))
 {FILL}
-counts.refused()  # on blocks that this process has
+counts.count("jobs_refused")  # on blocks that this process has
 child = os.fork()
 if child == 0:
     counts.begin_child(0)
@@ -49,16 +49,16 @@ from sensorpool.worker import metrics
 metrics.prepare()
 counts = metrics.Metrics()
 counts.start()
-counts.refused()
+counts.count("jobs_refused")
 
 def work_at(index, refused, not_here):
     if (child := os.fork()) == 0:
         counts.begin_child(index)
         for _ in range(refused):
-            counts.refused()
+            counts.count("jobs_refused")
         counts.not_here(not_here, False)
         for name in not_here:
-            counts.shared({name: 1})
+            counts.count("shared_calls", 1, name)
         os._exit(0)
     os.waitpid(child, 0)
 
@@ -76,8 +76,6 @@ def told():
 work_at(0, 2, {"a.A"})
 work_at(1, 3, {"a.B"})
 print(json.dumps(told()))
-metrics.child_ended(0)
-print(json.dumps(told()))
 work_at(0, 4, {"a.C"})
 print(json.dumps(told()))
 work_at(0, 0, {f"b.B{each}" for each in range(100)})
@@ -94,20 +92,10 @@ def test_a_child_counts_on_in_the_place_of_a_dead_one(tmp_path: Path) -> None:
         timeout=60,
     )
     assert not done.stderr
-    first, ended, again, names = map(json.loads, done.stdout.splitlines())
+    first, again, names = map(json.loads, done.stdout.splitlines())
     shared = {"a.A": 1, "a.B": 1}
     assert first == {"refused": 6, "not here": ["a.A", "a.B"], "shared": shared, "files": 9}
-    assert ended == first | {"not here": ["a.B"]}
     assert again == {"refused": 10, "not here": ["a.B", "a.C"], "shared": shared | {"a.C": 1}, "files": 9}
-    assert len(names) == 51, "all processes together tell fifty by name"
+    assert len(names) == 3 + 51, "each process tells fifty by name"
     assert {"a.A", "a.B", "a.C", OTHER} <= set(names)
     assert not list(tmp_path.iterdir()), "the folder goes with the worker"
-
-
-def test_names_that_are_given_out_stay_for_all_processes(tmp_path: Path) -> None:
-    one, other = (Names(tmp_path / "names", most=2) for _ in range(2))
-    assert [one.of("a"), other.of("b"), one.of("c"), other.of("a")] == ["a", "b", OTHER, "a"]
-    assert [one.of("b"), one.of(OTHER), other.of("c")] == ["b", OTHER, OTHER]
-    assert Names(most=0).of("x") == OTHER
-    gone = Names(tmp_path / "gone" / "names")
-    assert gone.of("a") == OTHER

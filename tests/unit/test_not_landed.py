@@ -12,10 +12,8 @@ from sensorpool.leases.poke_log import Poked, Record, latest_pokes
 from sensorpool.model.not_landed import NotLanded, Seen, apart, each_report, not_landed, number_of
 from sensorpool.model.states import Outcome
 from sensorpool.model.trouble import Trouble
-from sensorpool.model.values import JobResult, Report, ShardRange, Trace
-from sensorpool.worker.batch import Batch
-from sensorpool.worker.failing_pokes import FailingPokes
-from sensorpool.worker.finisher import Finisher
+from sensorpool.model.values import JobResult, Report, ShardRange
+from sensorpool.worker.finisher import Batch, Finisher
 from sensorpool.worker.load import Moment
 from sensorpool.worker.metrics import Metrics
 from tests.support.builders import START, due_group
@@ -40,13 +38,13 @@ def values(draw: st.DrawFn) -> NotLanded:
 
 def took(seen: list[Seen], *, trusted: bool, fails: bool) -> tuple[Any, ...]:
     """Return what a job makes of what pokes saw."""
-    nobody: Any = SimpleNamespace(take=lambda *_: None, fail_no_more=lambda _: None)
+    nobody: Any = SimpleNamespace(take=lambda *_: None)
     nothing: Any = None
     finisher = Finisher(SETTINGS, nothing, nothing, nothing, Metrics(), nobody, nobody)
     known = {1: Trouble(failing_since=START)} if fails else {}
     batch = Batch(ShardRange(0, 10), Moment(START, BEGAN, trusted), known, JobResult(), Record(START))
     finisher.take(batch, seen)
-    pokes: dict[int, Poked] = latest_pokes([text for text, _ in batch.record.texts()], set(range(100)))
+    pokes: dict[int, Poked] = latest_pokes(batch.record.texts().values(), set(range(100)))
     return (batch.facts, batch.result, batch.troubles, batch.changed, batch.last_began, len(batch.record), pokes)
 
 
@@ -69,7 +67,7 @@ def test_it_is_taken_apart(many: NotLanded) -> None:
 def test_its_record_says_how_long_a_poke_took(many: NotLanded) -> None:
     record = Record(START)
     record.add_not_landed(many, [0] * len(many.ids))
-    pokes = latest_pokes([text for text, _ in record.texts()], set(many.ids))
+    pokes = latest_pokes(record.texts().values(), set(many.ids))
     assert {poked.seconds for poked in pokes.values()} == {many.seconds if many.seconds > 0.001 else 0.0}
 
 
@@ -83,7 +81,6 @@ def test_metrics_count_the_same(seconds: float) -> None:
         metrics.start()
         metrics.know(lambda ids: [("pkg.Class", f"backend {n % 2}") for n in ids])
         metrics.poked(*given_)
-        metrics.write()
         counted.append(
             {
                 (each.name, *sorted(each.labels.items())): pytest.approx(each.value)
@@ -94,11 +91,3 @@ def test_metrics_count_the_same(seconds: float) -> None:
         )
     assert counted[0] == counted[1]
     assert counted[0][("sensorpool_pokes_total",)] == 5
-
-
-def test_a_group_that_found_nothing_fails_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    pokes = FailingPokes(lambda ids: [("pkg.Class", "")] * len(list(ids)))
-    failing = Report(due_group(1), BEGAN, Outcome.POKE_ERROR, "why", None, 0.1, Trace("one", "Traceback"))
-    pokes.take([failing])
-    pokes.fail_no_more([not_landed([due_group(1), due_group(2)], [BEGAN] * 2, 0.0)])
-    assert not pokes._how

@@ -35,7 +35,7 @@ def test_a_database_that_falls_silent_while_figures_are_asked_for_is_told(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A half-open connection answers never, and the next look does not begin."""
-    monkeypatch.setattr(module, "_COUNTING", 0.05)
+    monkeypatch.setattr(module, "_SILENT", 0.05)
     observer = made(_figures=SimpleNamespace(ask=lambda: gate.wait(30) and [], workers=1))
     observer.start()
     try:

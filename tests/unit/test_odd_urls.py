@@ -12,8 +12,7 @@ from sensorpool import Settings
 from sensorpool.cli import main
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.instrumentation import redaction
-from sensorpool.leases.connection import connect
-from sensorpool.leases.redis_store import RedisStore
+from sensorpool.leases.redis_store import RedisStore, connect
 from sensorpool.publish import wire
 from sensorpool.publish.broker import Connection
 from sensorpool.store.database import Database

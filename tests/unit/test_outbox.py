@@ -30,7 +30,7 @@ class Waiting:
         self.rounds -= 1
         return self.rounds > 0
 
-    def send(self, _: Any, __: int) -> None:
+    def send(self, _: Any) -> None:
         assert self.go.wait(10)
         raise Unreachable("no broker")
 
@@ -55,7 +55,7 @@ def outbox(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outbox
 
 
 def test_a_round_that_the_queue_leaves_is_made_again(outbox: Outbox, waiting: Waiting) -> None:
-    assert outbox._callback_queue.put(lambda: waiting.send(None, 0)) is not None
+    assert outbox._callback_queue.put(lambda: waiting.send(None)) is not None
     outbox.send_waiting_callbacks()  # behind a message whose broker does not answer
     left = outbox._catching_up
     assert left is not None
@@ -95,7 +95,7 @@ def test_a_round_that_is_cut_off_between_two_parts_is_made_again(outbox: Outbox,
     first = threading.Event()
     assert outbox._callback_queue.put(lambda: first.wait(10)) is not None
     outbox.send_waiting_callbacks()
-    assert outbox._callback_queue.put(lambda: waiting.send(None, 0)) is not None
+    assert outbox._callback_queue.put(lambda: waiting.send(None)) is not None
     first.set()
     until("the first part", lambda: waiting.sent == 1, every=0.01)
     waiting.go.set()

@@ -15,12 +15,11 @@ from sensorpool.model.states import Outcome
 from sensorpool.poke.answer import Answers
 from sensorpool.poke.bulk_call import BulkCall
 from sensorpool.poke.classes import Classes
-from sensorpool.poke.disposal import Disposal, dispose
 from sensorpool.poke.loop_lane import LoopLane
-from sensorpool.poke.quick_batch import QuickBatch
 from sensorpool.poke.reusable_threads import ReusableThreads
+from sensorpool.poke.sensor_finalizer import SensorFinalizer, finalize
 from sensorpool.poke.slots import Slots
-from sensorpool.poke.thread_lane import ThreadLane
+from sensorpool.poke.thread_lane import QuickBatch, ThreadLane
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 from tests.support.builders import classpath, drive, one, outcomes
@@ -198,12 +197,12 @@ def test_so_has_a_thread_behind_a_loop(threads: ReusableThreads) -> None:
 
 
 def test_the_destruction_of_a_sensor_changes_no_context(threads: ReusableThreads) -> None:
-    disposal, lane = Disposal(threads), ThreadLane(Slots(1), PATIENT, threads)
+    finalizer, lane = SensorFinalizer(threads), ThreadLane(Slots(1), PATIENT, threads)
 
     def reaches() -> PokeUnit:
         destroyed = len(Places.rounded)
-        dispose(Rounds("end"))
-        disposal.look_after()
+        finalize(Rounds("end"))
+        finalizer.look_after()
         until("the sensor is destroyed, and its thread is idle", lambda: len(Places.rounded) > destroyed)
         return one(1, Reaches)
 

@@ -14,7 +14,6 @@ from sensorpool.errors import Refused, Unreachable
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Key, Settled, ShardRange
 from sensorpool.publish import broker, messages, wire
-from sensorpool.publish.exchange import MIXED
 from sensorpool.publish.publisher import Publisher
 
 URL = "amqp://guest:hidden-word@127.0.0.1:1//"
@@ -116,11 +115,11 @@ def test_a_flush_is_one_message_and_the_connection_stays(scripted: Scripted, pub
         **{"id": 1, "dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1, "try_number": 1},
         **{"state": "success", "ending": "landed", "reason": None, "xcom_value": None},
     }
-    assert (exchange, headers[wire.POOL]) == (wire.RESULTS, POOL)
+    assert (exchange, headers[wire.POOL]) == ("sensorpool.results", POOL)
 
 
 @pytest.mark.parametrize(
-    ("dag_ids", "key"), [(["d", "d"], "d"), (["a.b"], "a%2Eb"), (["d", "e"], MIXED)], ids=["one", "dotted", "two"]
+    ("dag_ids", "key"), [(["d", "d"], "d"), (["a.b"], "a%2Eb"), (["d", "e"], wire.MIXED)], ids=["one", "dotted", "two"]
 )
 def test_a_message_is_routed_by_its_dag(scripted: Scripted, publisher: Publisher, dag_ids: list[str], key: str) -> None:
     publisher.publish([settled(number, dag_id) for number, dag_id in enumerate(dag_ids)])

@@ -31,7 +31,7 @@ def test_every_poke_is_found_again(pokes: list[tuple[int, int, Outcome]]) -> Non
         reports = [Report(due_group(group_id), 0.0, outcome) for group_id, _, outcome in some]
         record.add(reports, [offset for _, offset, _ in some])
     assert len(record) == len(pokes)
-    [(text, _)] = record.texts()
+    [text] = record.texts().values()
     for group_id, offset, outcome in pokes:
         assert last_poke([text], group_id) == Poked(START + offset, outcome, None, 0.0)
 
@@ -39,7 +39,7 @@ def test_every_poke_is_found_again(pokes: list[tuple[int, int, Outcome]]) -> Non
 def _record(at: int, group_id: int, outcome: Outcome) -> str:
     record = Record(at)
     record.add([Report(due_group(group_id), 0.0, outcome)], [0])
-    [(text, _)] = record.texts()
+    [text] = record.texts().values()
     return text
 
 

@@ -17,7 +17,7 @@ from sensorpool.poke.classes import Classes
 from sensorpool.settle.settler import Settler
 from sensorpool.store import inspecting, registering
 from sensorpool.store.database import Database
-from sensorpool.store.schema import dag_over_quota, poke_group, poke_quarantine, sensor_instance
+from sensorpool.store.schema import poke_group, poke_quarantine, sensor_instance
 from tests.support.commits import failing_commits
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
@@ -196,15 +196,9 @@ def test_a_condition_in_quarantine_refuses_its_batch(client: Client) -> None:
     assert "waits for something in quarantine" in client.refusal(checked(key=None), bad)
 
 
-def test_a_dag_over_its_quota_refuses_its_batch(client: Client) -> None:
-    client.change(insert(dag_over_quota), [{"dag_id": "d", "sensing": 20_000, "since": 1}])
-    assert "d has too many sensors waiting (20,000)" in client.refusal(checked(key=None), checked())
-
-
 def test_what_is_there_already_is_given_back_though_it_is_barred_now(client: Client) -> None:
     [first] = client.register(checked()).instances
     quarantine(client, checked())
-    client.change(insert(dag_over_quota), [{"dag_id": "d", "sensing": 20_000, "since": 1}])
     assert client.register(checked()).instances == [first._replace(created=False, opened=False)]
     assert "quarantine" in client.refusal(checked(), checked(key=KEY._replace(task_id="new")))
 

@@ -11,46 +11,35 @@ from sensorpool import Key, Registration, Settings
 from sensorpool.client.register import register
 from sensorpool.client.validate import check
 from sensorpool.config import extensions
-from sensorpool.errors import Refused, Unreachable
-from sensorpool.leases.last_errors import ROUNDS, LastErrors
+from sensorpool.errors import Unreachable
+from sensorpool.leases.incidents import ROUNDS, Incidents
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.redis_store import RedisStore
-from sensorpool.model.states import State
 from sensorpool.model.trouble import Trouble
 from sensorpool.model.values import Flushed, Instance
 from sensorpool.poke.classes import Classes
 from sensorpool.settle.settler import Settler
-from sensorpool.store import class_proofs, inspecting, troubles
+from sensorpool.store import class_proofs, troubles
 from sensorpool.store.database import Database
+from sensorpool.store.late_conditions import UsualLandings
 from sensorpool.store.schema import (
     callback,
     class_proof,
-    dag_over_quota,
     group_trouble,
     landing,
     outbox,
     poke_group,
     poke_quarantine,
     sensor_instance,
-    shared_value,
 )
 from sensorpool.store.troubles import Changed
 from sensorpool.worker import rescue as module
-from sensorpool.worker.chores import (
-    actions,
-    admission,
-    groups,
-    instances,
-    landings,
-    late,
-    left_behind,
-    others,
-    pages,
-)
-from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
+from sensorpool.worker.chores import late, left_behind, old_rows
+from sensorpool.worker.chores import round as limits
+from sensorpool.worker.chores.round import Place, Rescued, Round, begin
 
 SCRIPTED = "sensorpool.testing.ScriptedSensor"
-SETTINGS = Settings.load(sensors_enabled=SCRIPTED, retention=3600, dag_quota=3, shards=4, shard_code_upper_limit=100)
+SETTINGS = Settings.load(sensors_enabled=SCRIPTED, retention=3600, shards=4, shard_code_upper_limit=100)
 CLASSES = Classes(SETTINGS.sensors_enabled)
 OLD = 1  # milliseconds
 
@@ -68,7 +57,8 @@ class Rescuing:
         self.delivered: list[Flushed] = []
         self.settler = Settler(database, self.delivered.append, tick_ms=5_000)
         self.leases = Leases(RedisStore(redis), lease_ttl=30.0)
-        self.trouble = LastErrors(self.leases)
+        self.incidents = Incidents(self.leases)
+        self.usual_landings = UsualLandings(database)
         self.publisher: Any = SimpleNamespace(drop_abandoned_listeners=lambda: 0)
         self.outbox: Any = SimpleNamespace(send_waiting_callbacks=lambda: None, send_left_behind=lambda _: 0)
         self.place = Place()
@@ -76,7 +66,7 @@ class Rescuing:
     def do(self, chore: Callable[[Round], None]) -> Rescued:
         """Do one chore; return its result."""
         worker: Any = self
-        now = Round(worker, self.place, Rescued())
+        now = begin(worker, self.place)
         chore(now)
         return now.done
 
@@ -120,8 +110,8 @@ def rescuing(database: Database, client: Any) -> Rescuing:
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> int:
     """Make pages of two rows, three in a round: six rows."""
-    monkeypatch.setattr(pages, "ROWS", 2)
-    monkeypatch.setattr(pages, "PAGES", 3)
+    monkeypatch.setattr(limits, "ROWS", 2)
+    monkeypatch.setattr(limits, "PAGES", 3)
     return 6
 
 
@@ -142,7 +132,7 @@ def test_instances_that_settled_before_the_retention_go(rescuing: Rescuing) -> N
     settle(rescuing, border, at=rescuing.now() - 3_590_000)
     settle(rescuing, young, at=rescuing.now())
     rescuing.change(update(sensor_instance).where(sensor_instance.c.id == waits.id).values(start_date=OLD))
-    assert rescuing.do(instances.prune_and_end) == Rescued(pruned=1)
+    assert rescuing.do(old_rows.prune_instances) == Rescued(pruned=1)
     assert rescuing.column(sensor_instance.c.id) == [border.id, young.id, waits.id]
 
 
@@ -151,10 +141,10 @@ def test_proofs_of_classes_go_after_a_week(rescuing: Rescuing, small_pages: int)
     for number, age in enumerate(ages):
         at = rescuing.now() - age * 3_600_000
         rescuing.database.run(class_proofs.add, bytes([number]) * 32, "a.B", "{}", at)
-    rescuing.do(instances.prune_and_end)
+    rescuing.do(old_rows.prune_instances)
     assert small_pages
     assert len(rescuing.column(class_proof.c.digest)) == 3  # a page at a time
-    rescuing.do(instances.prune_and_end)
+    rescuing.do(old_rows.prune_instances)
     assert sorted(rescuing.database.read(class_proofs.of_class, "a.B")) == [bytes([number]) * 32 for number in (0, 1)]
 
 
@@ -164,11 +154,11 @@ def test_landings_go_after_their_own_retention(rescuing: Rescuing, small_pages: 
     ids = rescuing.column(landing.c.id)
     old = rescuing.now() - 401 * 24 * 3_600_000
     rescuing.change(update(landing).where(landing.c.id <= ids[-2]).values(ended_at=old))
-    rescuing.do(instances.prune_and_end)
+    rescuing.do(old_rows.prune_instances)
     assert rescuing.column(landing.c.id) == ids, "instances have another retention"
-    rescuing.do(landings.prune)
+    rescuing.do(old_rows.prune_records)
     assert rescuing.column(landing.c.id) == ids[small_pages:], "a bounded number of pages"
-    rescuing.do(landings.prune)
+    rescuing.do(old_rows.prune_records)
     assert rescuing.column(landing.c.id) == ids[-1:]
 
 
@@ -177,115 +167,40 @@ def test_what_is_still_to_be_told_is_kept(rescuing: Rescuing) -> None:
     settle(rescuing, old, at=OLD + 1)
     settle(rescuing, told, at=OLD)
     rescuing.change(insert(outbox), [{"created_at": OLD + 1, "instance_ids": f"[{old.id}]"}])
-    assert rescuing.do(instances.prune_and_end).pruned == 1
+    assert rescuing.do(old_rows.prune_instances).pruned == 1
     assert rescuing.column(sensor_instance.c.id) == [old.id]
     rescuing.change(outbox.delete())
     rescuing.change(insert(callback), [{"instance_id": old.id, "task": "", "created_at": 1, "next_try_at": 1}])
-    assert rescuing.do(instances.prune_and_end).pruned == 0, "its callback waits"
-
-
-def test_an_instance_without_a_group_fails_and_is_told(rescuing: Rescuing) -> None:
-    stray, other = rescuing.register(*"ab")
-    rescuing.change(poke_group.delete().where(poke_group.c.id == stray.group_id))
-    assert rescuing.do(instances.prune_and_end) == Rescued(strays=1)
-    [settled] = [each for flushed in rescuing.delivered for each in flushed.settled]
-    assert (settled.id, settled.state) == (stray.id, State.FAILED)
-    assert rescuing.do(instances.prune_and_end) == Rescued()
-    assert rescuing.database.read(inspecting.conditions, [other.id]) == {other.id: (State.SENSING, other.hashcode)}
+    assert rescuing.do(old_rows.prune_instances).pruned == 0, "its callback waits"
 
 
 def test_a_round_prunes_so_many_and_the_next_goes_on(rescuing: Rescuing, small_pages: int) -> None:
     ones = rescuing.register(*"abcdefghi")
     settle(rescuing, *ones[1:])
-    assert rescuing.do(instances.prune_and_end).pruned == small_pages - 1, "the first of the six waits"
-    assert rescuing.place.instances.after_id == ones[5].id
-    assert rescuing.do(instances.prune_and_end).pruned == 3
-    assert rescuing.place.instances.after_id == 0, "the next round begins anew"
+    assert rescuing.do(old_rows.prune_instances).pruned == small_pages - 1, "the first of the six waits"
+    assert rescuing.place.instances == ones[5].id
+    assert rescuing.do(old_rows.prune_instances).pruned == 3
+    assert rescuing.place.instances == 0, "the next round begins anew"
     assert rescuing.column(sensor_instance.c.id) == [ones[0].id]
 
 
-def test_a_walk_that_found_all_rows_in_order_rests_for_some_rounds(rescuing: Rescuing, small_pages: int) -> None:
-    """Nearly all rows are in order, and to look at a page of them costs as much as a hundred pokes."""
-    first, *others = rescuing.register(*"abcdefgh")
-    assert len(others) >= small_pages, "one round is not the whole walk"
-    for _ in range(2):
-        assert rescuing.do(instances.prune_and_end) == Rescued()
-    settle(rescuing, first, others[0])
-    for _ in range(pages.REST):
-        assert rescuing.do(instances.prune_and_end) == Rescued()
-    assert rescuing.do(instances.prune_and_end).pruned == 2
-    settle(rescuing, others[1])
-    assert rescuing.do(instances.prune_and_end).pruned == 0, "the end of the walk"
-    assert rescuing.do(instances.prune_and_end).pruned == 1, "a walk that found something has no rest"
-
-
-def test_shared_values_without_an_instance_go_a_page_a_round(rescuing: Rescuing, small_pages: int) -> None:
-    rescuing.change(insert(shared_value), [{"group_id": n, "created_at": OLD, "value": "1"} for n in range(3)])
-    rescuing.do(instances.prune_and_end)
-    assert len(rescuing.column(shared_value.c.id)) == 1
-    rescuing.do(instances.prune_and_end)
-    assert rescuing.column(shared_value.c.id) == []
-
-
 # groups
-
-
-def empty(rescuing: Rescuing, *ones: Instance) -> None:
-    """End all sensing in the groups of these instances, by an edit of the rows."""
-    ids = [one.id for one in ones]
-    rescuing.change(update(sensor_instance).where(sensor_instance.c.id.in_(ids)).values(state=State.CANCELLED))
-
-
-def test_groups_that_no_instance_senses_in_go(rescuing: Rescuing) -> None:
-    gone, stays, joined = rescuing.register("a", "b", "b")
-    empty(rescuing, gone, joined)
-    assert rescuing.do(groups.drop_empty) == Rescued(strays=1)
-    assert rescuing.column(poke_group.c.id) == [stays.group_id]
-
-
-def test_a_round_drops_so_many_groups_and_the_next_goes_on(rescuing: Rescuing, small_pages: int) -> None:
-    ones = rescuing.register(*"abcdefgh")
-    empty(rescuing, *ones)
-    assert rescuing.do(groups.drop_empty).strays == small_pages
-    assert rescuing.place.groups.after_id == max(sorted(one.group_id for one in ones)[:6])
-    assert rescuing.do(groups.drop_empty).strays == 2
-    assert (rescuing.place.groups.after_id, rescuing.column(poke_group.c.id)) == (0, [])
-
-
-def test_a_group_that_is_joined_at_that_moment_stays_and_the_walk_goes_on(
-    rescuing: Rescuing, small_pages: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ones = sorted(rescuing.register(*"abcd"), key=lambda one: one.group_id)
-    empty(rescuing, *ones)
-    real = groups.drop_empty_groups
-
-    def join_first(database: Database, group_ids: list[int]) -> int:
-        if ones[0].group_id in group_ids:
-            rescuing.change(
-                update(sensor_instance).where(sensor_instance.c.id == ones[0].id).values(state=State.SENSING)
-            )
-        return real(database, group_ids)
-
-    monkeypatch.setattr(groups, "drop_empty_groups", join_first)
-    assert rescuing.do(groups.drop_empty).strays == 2
-    assert rescuing.column(poke_group.c.id) == [one.group_id for one in ones[:2]]
-    assert rescuing.do(groups.drop_empty).strays == 1, "its neighbour goes in the next round"
 
 
 def test_groups_beyond_the_ranges_come_into_one(rescuing: Rescuing) -> None:
     beyond, border, inside = rescuing.register(*"abc")
     for one, shardcode in ((beyond, 250), (border, 100), (inside, 99)):
         rescuing.change(update(poke_group).where(poke_group.c.id == one.group_id).values(shardcode=shardcode))
-    assert rescuing.do(groups.fold_shardcodes) == Rescued(folded=2)
+    assert rescuing.do(old_rows.fold_shardcodes) == Rescued(folded=2)
     assert rescuing.column(poke_group.c.shardcode) == [0, 50, 99]
-    assert rescuing.do(groups.fold_shardcodes) == Rescued()
+    assert rescuing.do(old_rows.fold_shardcodes) == Rescued()
 
 
 def test_a_round_folds_so_many_groups(rescuing: Rescuing, small_pages: int) -> None:
     rescuing.register(*"abcdefg")
     rescuing.change(update(poke_group).values(shardcode=poke_group.c.id + 100))
-    assert rescuing.do(groups.fold_shardcodes).folded == small_pages
-    assert rescuing.do(groups.fold_shardcodes).folded == 1
+    assert rescuing.do(old_rows.fold_shardcodes).folded == small_pages
+    assert rescuing.do(old_rows.fold_shardcodes).folded == 1
 
 
 # troubles
@@ -295,11 +210,11 @@ def test_the_troubles_of_groups_that_are_gone_are_forgotten(rescuing: Rescuing) 
     [stays] = rescuing.register("a")
     known = {each: Changed(Trouble(strikes=1), 0) for each in (stays.group_id, stays.group_id + 1)}
     rescuing.database.run(troubles.write, known)
-    rescuing.do(groups.forget_troubles)
+    rescuing.do(old_rows.prune_instances)
     assert rescuing.column(group_trouble.c.group_id) == [stays.group_id]
 
 
-# quarantine and quotas
+# quarantine
 
 
 def statements(database: Database) -> list[str]:
@@ -319,59 +234,17 @@ def quarantine(rescuing: Rescuing, *since: int) -> None:
 def test_conditions_leave_quarantine_after_the_retention(rescuing: Rescuing) -> None:
     young = rescuing.now() - 3_590_000
     quarantine(rescuing, OLD, OLD, young)
-    assert rescuing.do(admission.look_again) == Rescued(let_out=2)
+    assert rescuing.do(old_rows.let_out) == Rescued(let_out=2)
     assert rescuing.column(poke_quarantine.c.since) == [young]
-
-
-def test_a_dag_is_over_its_quota_until_enough_have_settled(rescuing: Rescuing) -> None:
-    *_, last = rescuing.register(*"abc")
-    rescuing.do(admission.look_again)
-    assert rescuing.column(dag_over_quota.c.dag_id) == [], "three may wait"
-    rescuing.change(update(sensor_instance).values(dag_id="e"))
-    rescuing.register("d")
-    rescuing.change(update(sensor_instance).values(dag_id="d"))
-    rescuing.do(admission.look_again)
-    assert rescuing.column(dag_over_quota.c.dag_id) == ["d"]
-    with pytest.raises(Refused, match="too many sensors waiting"):
-        rescuing.register("another")
-    rescuing.settler.cancel({last.id: "enough"})
-    rescuing.do(admission.look_again)
-    assert rescuing.column(dag_over_quota.c.dag_id) == []
-
-
-@pytest.mark.parametrize(("took", "rest"), [(0.5, None), (30.0, 600)])
-def test_a_count_that_takes_long_rests_long(
-    rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch, took: float, rest: int | None
-) -> None:
-    clock = iter((0.0, took))
-    monkeypatch.setattr(admission, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    rescuing.do(admission.look_again)
-    left = rescuing.leases.store.client.ttl(rescuing.leases.store.pool_key("quota_3_rests"))
-    assert left == -2 if rest is None else rest - 10 < left <= rest
-
-
-def test_a_count_that_fails_rests(rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its server may go on with it."""
-    counts: list[int] = []
-
-    def fail(*_: Any) -> Any:
-        counts.append(1)
-        raise Unreachable("the answer takes too long")
-
-    monkeypatch.setattr("sensorpool.store.admission.look_at_quotas", fail)
-    with pytest.raises(Unreachable):
-        rescuing.do(admission.look_again)
-    rescuing.do(admission.look_again)
-    assert len(counts) == 1
 
 
 def test_the_statements_of_a_look_are_as_many_whatever_there_is(rescuing: Rescuing) -> None:
     seen = statements(rescuing.database)
-    rescuing.do(admission.look_again)
+    rescuing.do(old_rows.let_out)
     few = len(seen)
     quarantine(rescuing, *range(100))
     seen.clear()
-    assert rescuing.do(admission.look_again).let_out == 100
+    assert rescuing.do(old_rows.let_out).let_out == 100
     assert len(seen) == few
 
 
@@ -417,7 +290,7 @@ def test_a_rescuer_that_fails_costs_no_other_its_turn(rescuing: Rescuing, monkey
     def fails(_: Any) -> dict[str, int]:
         raise Away("as told")
 
-    loaded = {"first": lambda _: {"reconciled": 1}, "fails": fails, "last": lambda worker: {"of": len(vars(worker))}}
+    loaded = {"first": lambda _: {"reconciled": 1}, "fails": fails, "last": lambda now: {"of": len(now)}}
     asked: list[str] = []
 
     def load(group: str) -> dict[str, Any]:
@@ -425,13 +298,13 @@ def test_a_rescuer_that_fails_costs_no_other_its_turn(rescuing: Rescuing, monkey
         return loaded
 
     monkeypatch.setattr(extensions, "load", load)
-    done = rescuing.do(others.rescue)
-    assert (done.more, asked) == ({"reconciled": 1, "of": len(vars(rescuing))}, ["sensorpool.rescuers"])
+    done = rescuing.do(left_behind.call_rescuers)
+    assert (done.more, asked) == ({"reconciled": 1, "of": len(Round._fields)}, ["sensorpool.rescuers"])
     assert done.as_dict() == done.more
 
 
 def chores(monkeypatch: pytest.MonkeyPatch, *works: Callable[[Round], None]) -> None:
-    monkeypatch.setattr(module, "CHORES", tuple(Chore(f"chore {n}", work) for n, work in enumerate(works)))
+    monkeypatch.setattr(module, "CHORES", {f"chore {n}": work for n, work in enumerate(works)})
 
 
 def raises(error: Exception) -> Callable[[Round], None]:
@@ -451,10 +324,10 @@ def test_a_round_does_every_chore_though_one_fails_and_notes_why(
     chores(monkeypatch, raises(Away("as\ntold")), prune_one, raises(Unreachable("the broker is away")), prune_one)
     for _ in range(ROUNDS):
         assert rescuing.rescue() == Rescued(pruned=2)
-    assert rescuing.trouble.of_chores() == {"chore 0": "Away: as told", "chore 2": "the broker is away"}
+    assert rescuing.incidents.of_chores() == {"chore 0": "Away: as told", "chore 2": "the broker is away"}
     chores(monkeypatch, prune_one, prune_one, prune_one)
     rescuing.rescue()
-    assert rescuing.trouble.of_chores() == {}
+    assert rescuing.incidents.of_chores() == {}
 
 
 def test_a_round_ends_where_the_database_does_not_answer(rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,34 +348,21 @@ def test_a_redis_that_is_away_does_not_end_a_round(rescuing: Rescuing, monkeypat
         raise Unreachable("Redis is away")
 
     chores(monkeypatch, prune_one)
-    monkeypatch.setattr(rescuing.trouble, "note_chores", away)
+    monkeypatch.setattr(rescuing.incidents, "note_chores", away)
     assert rescuing.rescue() == Rescued(pruned=1)
 
 
 def test_no_chore_of_the_package_is_missing_from_the_round() -> None:
-    modules = {actions, admission, groups, instances, landings, late, left_behind, others}
+    modules = {old_rows, late, left_behind}
     works = {
         value
         for each in modules
         for name, value in vars(each).items()
         if callable(value) and getattr(value, "__module__", "") == each.__name__ and not name.startswith("_")
     }
-    assert works == {chore.work for chore in module.CHORES}
-
-
-def test_a_chore_may_have_its_turn_in_some_rounds_only(rescuing: Rescuing, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    monkeypatch.setattr(
-        module,
-        "CHORES",
-        [Chore(name, lambda _, name=name: done.append(name), every) for name, every in (("a", 1), ("b", 3))],
-    )
-    for _ in range(7):
-        rescuing.rescue()
-    assert done == ["a", "b", "a", "a", "a", "b", "a", "a", "a", "b"]
+    assert works == set(module.CHORES.values())
 
 
 def test_a_round_of_nothing_does_nothing(rescuing: Rescuing) -> None:
     assert rescuing.rescue() == Rescued()
-    resting = pages.Walk(rest=pages.REST)
-    assert rescuing.place == Place(instances=resting, groups=resting, rounds=1)
+    assert rescuing.place == Place()

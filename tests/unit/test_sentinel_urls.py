@@ -5,7 +5,7 @@ import pytest
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
 from sensorpool.model import sentinel
-from sensorpool.publish import wire
+from sensorpool.publish.application import celery_settings
 
 URL = "sentinel://us%40er:p%2Fw@one:26380,two,[::1]:7/3?master_name=pool&sentinel_password=own&socket_timeout=4"
 
@@ -19,7 +19,7 @@ def test_a_url_is_read() -> None:
 
 def test_celery_gets_each_sentinel() -> None:
     settings = Settings.load(redis_url=URL)
-    found = wire.celery_settings(settings)
+    found = celery_settings(settings)
     assert found["broker_url"].split(";") == [
         "sentinel://us%40er:p%2Fw@one:26380/3",
         "sentinel://us%40er:p%2Fw@two:26379/3",

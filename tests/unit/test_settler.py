@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from sensorpool import Pool, Settings
@@ -14,7 +13,7 @@ from sensorpool.model.states import Ending, Outcome, State
 from sensorpool.model.values import Fact, Flushed, Instance
 from sensorpool.settle.settler import Settler
 from sensorpool.store.migrate import upgrade
-from sensorpool.store.schema import poke_group, sensor_instance
+from sensorpool.store.schema import sensor_instance
 
 SENSOR = "sensorpool.sensors.TimeSensor"
 CONTEXT = {"target_time": "2100-01-01T00:00:00Z"}
@@ -47,12 +46,6 @@ class Settling:
         """Hand it back."""
         return self.settler.hand_back({self.instance.id: REASON})
 
-    def fail_groupless(self) -> int:
-        """Fail it, whose group is gone."""
-        with self.pool.database.engine.begin() as connection:
-            connection.execute(poke_group.delete())
-        return self.settler.fail_groupless([(self.instance.id, self.instance.group_id)])
-
     def supersede(self) -> int:
         """Register a higher try, which supersedes it."""
         self.pool.register(SENSOR, CONTEXT, dag_id="d", task_id="t", run_id="r", try_number=2)
@@ -82,7 +75,6 @@ WAYS: dict[str, tuple[Callable[[Settling], int], State, Ending]] = {
     "settle": (Settling.settle, State.SUCCESS, Ending.LANDED),
     "cancel": (Settling.cancel, State.CANCELLED, Ending.CANCELLED),
     "hand back": (Settling.hand_back, State.CANCELLED, Ending.HANDED_BACK),
-    "fail groupless": (Settling.fail_groupless, State.FAILED, Ending.FAIL),
     "supersede": (Settling.supersede, State.CANCELLED, Ending.CANCELLED),
 }
 
@@ -128,21 +120,6 @@ def test_a_group_whose_result_cannot_be_written_is_counted_as_unsettled(settling
     done = settling.settler.settle([Fact(settling.instance.group_id, 1, 10**13, Outcome.LANDED)])
     assert (done, settling.unsettled) == (0, [1])
     assert [flushed.outbox_id for flushed in settling.delivered] == [None]
-
-
-def test_an_instance_that_cannot_be_failed_stops_no_other(settling: Settling) -> None:
-    other = settling.pool.register(SENSOR, CONTEXT, dag_id="d", task_id="other", run_id="r")
-    with settling.pool.database.engine.begin() as connection:
-        connection.execute(poke_group.delete())
-        connection.execute(
-            text(
-                f"CREATE TRIGGER refuses BEFORE UPDATE ON sensor_instance WHEN old.id = {settling.instance.id} "
-                "BEGIN SELECT RAISE(ABORT, 'refused'); END"
-            )
-        )
-    rows = [(each.id, each.group_id) for each in (settling.instance, other)]
-    assert settling.settler.fail_groupless(rows) == 1
-    assert [each.id for flushed in settling.delivered for each in flushed.settled] == [other.id]
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))

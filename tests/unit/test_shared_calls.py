@@ -99,6 +99,8 @@ def poke(poker: Poker, some: Sequence[PokeUnit], now: Callable[[float], int] | N
 
     def all_reported() -> bool:
         seen.extend(each_report(poking.step()))
+        if undecided := poking.take_undecided():
+            poking.put(undecided, [unit.group.id for unit in undecided])
         return not poking.outstanding
 
     until("a report of each", all_reported, every=0.005)
@@ -118,27 +120,27 @@ def test_what_is_not_there_is_not_poked_and_what_perhaps_is_there_is(poker: Poke
     assert len(found) == 100
 
 
-def test_where_a_budget_allows_pokes_one_is_poked_and_the_others_wait_for_it(poker: Poker, call: Call) -> None:
+def test_what_a_call_leaves_undecided_is_handed_back_and_its_next_poke_is_its_own(poker: Poker, call: Call) -> None:
     call.answer = lambda name: name != "no"
     some = units(poker, ["a", "b", "c", "no"])
-    poking, seen, returned = poker.begin(has_budget=lambda backend: True), list[Report](), list[PokeUnit]()
+    poking, seen, undecided = poker.begin(), list[Report](), list[PokeUnit]()
 
-    def rest(number: int) -> bool:
+    def all_came_back() -> bool:
         seen.extend(each_report(poking.step()))
-        returned.extend(poking.take_returned())
-        return len(poking.outstanding) == number
+        undecided.extend(poking.take_undecided())
+        return not poking.outstanding
 
     poking.put(some, [unit.group.id for unit in some])
-    until("what the call leaves to pokes", lambda: rest(0))
-    assert [unit.group.id for unit in returned] == [2, 3]
-    assert sorted(report.group.id for report in seen) == [1, 4]
-    assert Waits.poked == ["a"]
-    poking.put(returned, [2, 3])
-    until("their own pokes", lambda: rest(0))
-    assert Waits.poked == ["a", "b", "c"]
+    until("what the call leaves to pokes", all_came_back)
+    assert [unit.group.id for unit in undecided] == [1, 2, 3]
+    assert [report.group.id for report in seen] == [4]
+    assert Waits.poked == []
+    poking.put(undecided, [1, 2, 3])
+    until("their own pokes", all_came_back)
+    assert sorted(Waits.poked) == ["a", "b", "c"]
     assert len(call.asked) == 1
     poking.put(some, [unit.group.id for unit in some])
-    until("one call for all once more", lambda: rest(0))
+    until("one call for all once more", all_came_back)
     assert call.asked[1:] == [("a", ["a", "b", "c", "no"])]
     poking.end()
 
@@ -217,7 +219,7 @@ def test_a_group_whose_first_poke_is_its_own_shares_later_calls(poker: Poker, ca
         for unit in some:
             unit.group = unit.group._replace(next_deadline=500)
     else:
-        poker.shared_calls.failed(classpath(Waits), None, "a call took longer than its limit")
+        poker.shared_calls.pause(classpath(Waits), None, "a call took longer than its limit")
     poke(poker, some, lambda _: 1_000)
     assert (call.asked, sorted(Waits.poked)) == ([], ["x", "y"])
     poker.shared_calls._paused.clear()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensorpool.model.due import SPREAD, period
-from sensorpool.model.sparse import FACTOR, is_left_out
+from sensorpool.model.usual_landing import FACTOR, is_left_out
 from tests.support.builders import START
 
 DAY = 86_400_000

@@ -5,7 +5,7 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from sensorpool.service.stopping import Stopping
+from sensorpool.service.runtime import Stopping
 
 ROUNDS = 50
 

@@ -32,12 +32,12 @@ def test_other_ranges_are_named_with_both_values_and_the_hosts() -> None:
 
 
 def test_an_entry_is_read_as_it_was_written() -> None:
-    entry = f'1234 {OURS} {{"tick": 2.5, "version": "0.1.0", "budgets": "a=1/s"}}'
-    assert read_worker("celery@a/1", entry) == LiveWorker("celery@a/1", OURS, 1234, 2.5, "0.1.0", budgets="a=1/s")
+    entry = f'1234 {OURS} {{"tick": 2.5, "version": "0.1.0"}}'
+    assert read_worker("celery@a/1", entry) == LiveWorker("celery@a/1", OURS, 1234, 2.5, "0.1.0")
 
 
 def test_queues_are_read_and_a_worker_that_starts_has_none() -> None:
-    entry = f'1234 {OURS} {{"tick": 2.5, "version": "0.1.0", "budgets": "", "queues": ["celery", "mine"]}}'
+    entry = f'1234 {OURS} {{"tick": 2.5, "version": "0.1.0", "queues": ["celery", "mine"]}}'
     read = read_worker("celery@a/1", entry)
     assert read is not None
     assert read.queues == ("celery", "mine")
@@ -59,9 +59,9 @@ def test_queues_are_read_and_a_worker_that_starts_has_none() -> None:
         "1 a:b:c {}",
         "1 a:8:10000 []",
         "1 a:8:10000 {}",
-        '1 a:0:10000 {"tick": 1, "version": "", "budgets": ""}',
-        '1 a:9:8 {"tick": 1, "version": "", "budgets": ""}',
-        '1 a:999999999:999999999 {"tick": 1, "version": "", "budgets": ""}',
+        '1 a:0:10000 {"tick": 1, "version": ""}',
+        '1 a:9:8 {"tick": 1, "version": ""}',
+        '1 a:999999999:999999999 {"tick": 1, "version": ""}',
         "1 a:8:10000 " + "[" * 100_000,
     ],
 )

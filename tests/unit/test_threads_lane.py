@@ -7,7 +7,8 @@ import pytest
 
 from harness.until import until
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import DueGroup, Report
+from sensorpool.model.values import Report
+from sensorpool.poke import lane as lane_module
 from sensorpool.poke.slots import Slots
 from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.poke.tools import overran
@@ -18,15 +19,14 @@ PATIENT = 60.0  # seconds; no poke overruns
 LIMIT = 1.0
 
 
-class Work:
+class Work(lane_module.Work):
     """A piece of work that does as it is told, and lands."""
 
     op_classpath = "pkg.mod.Told"
-    size = 1
 
     def __init__(self, group_id: int, act: Callable[[], object] = lambda: None) -> None:
         self.began = 0.0
-        self.groups: list[DueGroup] = [due_group(group_id)]
+        self._group = due_group(group_id)
         self.begun = threading.Event()
         self.ended = threading.Event()
         self._act = act
@@ -35,16 +35,10 @@ class Work:
         self.begun.set()
         self._act()
         self.ended.set()
-        return [Report(self.groups[0], 0.0, Outcome.LANDED)]
+        return [Report(self._group, 0.0, Outcome.LANDED)]
 
     def overran(self, limit: float) -> list[Report]:
-        return [overran(self.groups[0], self.began, limit)]
-
-    def rest(self) -> "list[Work]":
-        return []
-
-    def seen(self) -> list[Report]:
-        return []
+        return [overran(self._group, self.began, limit)]
 
 
 @pytest.fixture
@@ -70,17 +64,16 @@ def test_quick_pokes_get_no_more_threads_and_slow_ones_do(
     monkeypatch.setattr("sensorpool.poke.thread_lane.time.monotonic", lambda: now)
     works = [Work(number, gate.wait) for number in range(1, 9)]
     for work in works:
-        work.size = 64
+        work.is_quick = True
     lane = ThreadLane(Slots(8), PATIENT)
     lane.put(works)
     begun = lambda: sum(work.begun.is_set() for work in works)  # noqa: E731
     until("the first one has begun", lambda: begun() == 1)
     for _ in range(5):
+        now += 0.001
         lane.supervise()  # too soon to tell
-    now += 0.001
-    lane.supervise()  # 64 quick pokes take three times as long
     assert len(lane._runners) == 1
-    now += 0.005
+    now += 0.01
     lane.supervise()
     until("another one has begun", lambda: begun() == 2)
     gate.set()
@@ -186,10 +179,10 @@ def told_lane(slots: int) -> tuple[ThreadLane, Telling]:
 
 
 def waiting_lane(gate: threading.Event) -> tuple[ThreadLane, Telling, list[Work]]:
-    """Return a lane with four pieces of work that are known to wait for answers."""
+    """Return a lane with four pieces of work that wait for answers."""
     lane, threads = told_lane(8)
     works = [Work(number, gate.wait) for number in range(1, 5)]
-    lane.put(works, at_once=True)
+    lane.put(works)
     return lane, threads, works
 
 
@@ -273,10 +266,3 @@ def test_an_error_in_the_last_resort_leaves_no_thread_behind() -> None:
     with pytest.raises(MemoryError):
         threads.told.pop(0)()
     assert lane.idle
-
-
-def test_work_that_other_work_made_is_taken_up_by_its_thread() -> None:
-    lane = ThreadLane(Slots(1), PATIENT)
-    more = [Work(2), Work(3)]
-    lane.put([Work(1, lambda: lane.put_back(more))])
-    assert outcomes(drive(lane, lambda seen: len(seen) == 3, "all are poked")).keys() == {1, 2, 3}

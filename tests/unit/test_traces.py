@@ -171,28 +171,34 @@ def test_a_change_is_a_line_with_class_and_traceback(seen: Seen) -> None:
         "reason": "ValueError: x",
         "traceback": "Traceback of aaaa",
     }
-    seen.clock.now += 1_000
     assert seen.take(failed(1)) == [], "it fails as before"
     [line] = seen.take(failed(1, "bbbb"))
     assert line["traceback"] == "Traceback of bbbb"
-    assert seen.take(fine(1)) == []
-    seen.clock.now += 1_000
-    assert len(seen.take(failed(1, "bbbb"))) == 1, "it answered meanwhile"
+    seen.clock.now += failing_pokes.EVERY
+    [line] = seen.take(failed(1, "bbbb"))
+    assert "others" not in line
 
 
-def test_many_groups_that_fail_alike_are_a_line_a_minute(seen: Seen) -> None:
+def test_pokes_that_fail_alike_are_a_line_in_ten_minutes(seen: Seen) -> None:
     assert len(seen.take(*(failed(n, outcome=Outcome.INFRA_FAILURE) for n in range(100)))) == 1
     assert seen.lines[0]["level"] == "warning"
-    seen.clock.now += failing_pokes.EVERY
-    assert seen.take(*(failed(n) for n in range(100))) == [], "they fail as before"
+    seen.clock.now += failing_pokes.EVERY - 1
+    assert seen.take(*(failed(n) for n in range(100))) == []
     assert len(seen.take(failed(100))) == 1, "another class"
-    seen.take(*(fine(n) for n in range(100)))
+    seen.clock.now += 1
     [line] = seen.take(*(failed(n) for n in range(100)))
-    assert line["others"] == 99
+    assert line["others"] == 199
+
+
+def test_a_backend_that_is_away_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Seen(monkeypatch)
+    seen.failing = FailingPokes(lambda ids: [("a.Sensor", "hive") for _ in ids], lambda backend: backend == "hive")
+    assert seen.take(failed(1, outcome=Outcome.INFRA_FAILURE)) == []
+    [line] = seen.take(failed(1))
+    assert line["backend"] == "hive"
 
 
 def test_what_is_remembered_is_bounded(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failing_pokes, "_GROUPS", 10)
     monkeypatch.setattr(failing_pokes, "_KINDS", 5)
     for n in range(100):
         seen.take(failed(n, f"{n:04}"))
@@ -204,8 +210,7 @@ def test_a_record_has_the_traceback_of_each_poke_within_bounds(monkeypatch: pyte
     monkeypatch.setattr(poke_log, "TRACEBACKS", 40)
     record = Record(START)
     record.add([failed(1), fine(2), failed(3, "bbbb"), failed(4, "cccc")], [0] * 4)
-    [(text, _)] = record.texts()
-    found = latest_pokes([text], range(5))
+    found = latest_pokes(record.texts().values(), range(5))
     assert {group_id: poked.traceback for group_id, poked in found.items()} == {
         1: "Traceback of aaaa",
         2: None,

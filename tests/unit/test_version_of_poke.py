@@ -12,9 +12,8 @@ from sensorpool.poke.answer import Answers
 from sensorpool.poke.bulk_call import BulkCall
 from sensorpool.poke.classes import Classes
 from sensorpool.poke.loop_lane import LoopLane
-from sensorpool.poke.quick_batch import QuickBatch
 from sensorpool.poke.slots import Slots
-from sensorpool.poke.thread_lane import ThreadLane
+from sensorpool.poke.thread_lane import QuickBatch, ThreadLane
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
 from tests.support.builders import classpath, drive, due_group, in_order, one

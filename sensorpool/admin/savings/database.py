@@ -12,8 +12,8 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from sensorpool.errors import SchemaMismatch, SettingsError, Unreachable
 from sensorpool.instrumentation.redaction import learn
-from sensorpool.store import told
-from sensorpool.store.codes import is_missing_column, is_missing_table
+from sensorpool.store import database_errors
+from sensorpool.store.database_errors import is_missing_column, is_missing_table
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
@@ -39,7 +39,7 @@ class ReadOnlyDatabase:
     @property
     def where(self) -> str:
         """The URL without its password, for people."""
-        return told.where(self._engine).partition("?")[0]
+        return database_errors.where(self._engine).partition("?")[0]
 
     def read(
         self,
@@ -64,7 +64,7 @@ class ReadOnlyDatabase:
             if _TIMED_OUT & {getattr(driver, "sqlstate", None), *getattr(driver, "args", ())}:
                 said = f"a statement took more than {_SECONDS} s in {self.where}: survey fewer --days"
                 raise Unreachable(said) from error
-            raise Unreachable(f"--airflow-db: {told.unreachable(self._engine, error)}") from error
+            raise Unreachable(f"--airflow-db: {database_errors.unreachable(self._engine, error)}") from error
 
     def close(self) -> None:
         """Close the connection."""

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+from sensorpool.admin.look import Finding
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions
@@ -14,7 +15,6 @@ from sensorpool.config.allowlist import Allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import CannotPoke, SensorpoolError, SettingsError
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.finding import Finding
 from sensorpool.model.states import State
 from sensorpool.store import inspecting
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sensorpool.airflow.pool import deletions
 from sensorpool.store import inspecting
-from sensorpool.worker.context import Worker
+from sensorpool.worker.chores.round import Round
 
 YOUNG = 2_000  # milliseconds
 WINDOW = 1_000  # groups in one statement
@@ -22,14 +22,14 @@ _UNDER_WAY = ("deferred", "running", "queued", "scheduled", "restarting")
 _REASON = "its task does not wait any more in Airflow"
 
 
-def reconcile(worker: Worker) -> dict[str, int]:
+def reconcile(now: Round) -> dict[str, int]:
     """Do one round: the entry point ``sensorpool.rescuers``.
 
     :raises Exception: when Airflow's database does not answer.
     """
     if importlib.util.find_spec("airflow") is None:
         return {}
-    database, place, cancelled = worker.database, 0, 0
+    database, place, cancelled = now.database, 0, 0
     before = database.read(database.now) - YOUNG
     while True:
         rows, last = database.read(inspecting.external_waiters, place, WINDOW, before)
@@ -38,7 +38,7 @@ def reconcile(worker: Worker) -> dict[str, int]:
         if gone:
             reasons = {row.id: _REASON for row in waiting if str(UUID(row.external_id)) in gone}
             # handed back, not just cancelled: a task that waits after all goes on natively
-            cancelled += worker.settler.hand_back(reasons)
+            cancelled += now.settler.hand_back(reasons)
         if last is None:
             return {"cancelled": cancelled}
         place = last

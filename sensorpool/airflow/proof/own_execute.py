@@ -17,7 +17,7 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow.proof import known_sensors
-from sensorpool.model.python_source import UNREADABLE
+from sensorpool.airflow.proof.state.code_version import UNREADABLE
 
 _SAFEGUARD = ExecutorSafeguard.decorator(lambda: None).__code__
 

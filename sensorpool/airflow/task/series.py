@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from sensorpool.airflow.task.run_dates import without_dates
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.model.family import without_dates
 
 # the dates of a run, the one first from which others are counted: a run by hand may have no logical date
 _DATES = ("logical_date", "data_interval_start", "data_interval_end")

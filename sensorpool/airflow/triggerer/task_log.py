@@ -8,7 +8,7 @@ from typing import Any
 from sensorpool.client.pool import Pool
 from sensorpool.leases.poke_log import Poked, latest_pokes
 from sensorpool.model.states import Outcome
-from sensorpool.model.times import spell_time
+from sensorpool.model.words import spell_time
 
 _QUIET = frozenset({Outcome.LANDED, Outcome.NOT_LANDED})
 READ_EVERY = 60.0  # seconds between two reads of the poke log

@@ -13,7 +13,7 @@ from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import func, select
 
-from sensorpool.model.times import spell_span
+from sensorpool.model.words import spell_span
 from sensorpool.web.access import Reader
 
 _RUNS = 3  # that are described

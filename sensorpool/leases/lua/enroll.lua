@@ -3,18 +3,13 @@
 -- Enter a worker in the roster, and return the other live workers. Where `must_agree` is 1 and a live worker has other
 -- terms, nothing is written: the first worker wins. An entry that is older than `fresh_ms`, by the clock of Redis,
 -- belongs to a dead worker and is deleted.
-local found = redis.call("TYPE", KEYS[1]).ok
-if found ~= "hash" and found ~= "none" then
-  redis.call("DEL", KEYS[1])
-end
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local fresh = tonumber(ARGV[4])
 local rows, others, agreed = redis.call("HGETALL", KEYS[1]), {}, true
 for i = 1, #rows, 2 do
   local at, terms = string.match(rows[i + 1], "^(%d+) (%S+) ")
-  at = tonumber(at)
-  if not at or at < now - fresh or at > now + fresh then
+  if not at or math.abs(now - at) > fresh then
     redis.call("HDEL", KEYS[1], rows[i])
   elseif rows[i] ~= ARGV[1] then
     others[#others + 1] = rows[i]

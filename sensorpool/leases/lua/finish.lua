@@ -1,5 +1,5 @@
--- finish(lease, state, dirty, note, late, background; token, state_json, again, ttl_ms, dead_process, ...)
---   -> {1} (released) | {2, {late, ...}} (dirty: go on) | {0} (not ours)
+-- finish(lease, state, dirty, note, woken, background; token, state_json, again, ttl_ms, dead_process, ...)
+--   -> {1} (released) | {2, {id, ...}} (dirty: go on) | {0} (not ours)
 --
 -- Leave the state for the next holder, and give the lease back. Where `again` is 1 and the range became dirty during
 -- the job, keep the lease and lower the flag: the caller loads once more, and sees what the range was woken for. A
@@ -14,9 +14,9 @@ for i = 5, #ARGV do
 end
 if ARGV[3] == "1" and redis.call("DEL", KEYS[3]) == 1 then
   redis.call("PEXPIRE", KEYS[1], ARGV[4])
-  local late = redis.call("SMEMBERS", KEYS[5])
+  local woken = redis.call("SMEMBERS", KEYS[5])
   redis.call("DEL", KEYS[5])
-  return { 2, late }
+  return { 2, woken }
 end
 redis.call("DEL", KEYS[1])
 return { 1 }

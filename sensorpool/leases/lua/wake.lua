@@ -1,20 +1,13 @@
--- wake(late, dirty, nudged; gap_ms, dirty_kept_ms, late_kept_ms, most, id, ...) -> {1 | 0, dropped, gap_left_ms}
+-- wake(woken, dirty, nudged; gap_ms, dirty_kept_ms, woken_kept_ms, most, id, ...) -> {1 | 0, dropped, gap_left_ms}
 --
--- Have groups of a range poked at once (`dirty_flags.at_once` makes the ids). 1: the caller sends a job; 0: one was sent
--- less than `gap_ms` ago, and who ran that job asks again when the gap has passed: without ids, for those that were
--- woken meanwhile, and again until no gap is left; then the next caller that wakes a group sends a job. Beyond `most`
--- groups a wake-up is dropped: its groups are poked in their turn.
-if redis.call("TYPE", KEYS[1]).ok ~= "set" then
-  redis.call("DEL", KEYS[1])
-end
-local left = redis.call("PTTL", KEYS[3])
-if left == -1 or left > tonumber(ARGV[1]) then -- it is not ours
-  redis.call("DEL", KEYS[3])
-  left = 0
-end
+-- Have groups of a range poked at once. 1: the caller sends a job; 0: one was sent less than `gap_ms` ago, and who ran
+-- that job asks again when the gap has passed: without ids, for those that were woken meanwhile, and again until no gap
+-- is left; then the next caller that wakes a group sends a job. Beyond `most` groups a wake-up is dropped: its groups are
+-- poked in their turn.
+local left = math.max(0, redis.call("PTTL", KEYS[3]))
 local waiting = redis.call("SCARD", KEYS[1])
 if #ARGV < 5 and (left > 0 or waiting == 0) then
-  return { 0, 0, math.max(0, left) }
+  return { 0, 0, left }
 end
 local room, dropped = tonumber(ARGV[4]) - waiting, 0
 for i = 5, #ARGV do

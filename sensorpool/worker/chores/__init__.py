@@ -1,1 +1,1 @@
-"""The chores of rescue, one a file. Each says what it does in a round at most."""
+"""The chores of rescue, by what they look at. Each says what it does in a round at most."""

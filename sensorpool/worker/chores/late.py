@@ -12,11 +12,11 @@ from sqlalchemy import Connection
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import storable
 from sensorpool.model.json_text import read_json
-from sensorpool.model.times import spell_time
 from sensorpool.model.usual_landing import Expected, expected
 from sensorpool.model.values import Milliseconds, shard_ranges
-from sensorpool.store import callbacks, inspecting, late_conditions
-from sensorpool.worker.chores import pages
+from sensorpool.model.words import spell_time
+from sensorpool.store import callback_rows, inspecting, late_conditions
+from sensorpool.worker.chores import round as limits
 from sensorpool.worker.chores.round import Round
 
 PAGES = 4  # in a round: 100,000 groups are looked at in twenty-five rounds
@@ -35,13 +35,13 @@ def find(now: Round) -> None:
 
     :raises Unreachable: when the database or Redis does not answer.
     """
-    worker, place, done = now
-    database, now_ms = worker.database, worker.database.read(worker.database.now)
-    ranges = shard_ranges(worker.settings.shards, worker.settings.shard_code_upper_limit)
-    as_of = min(now_ms, *(state.last for _, state in worker.leases.look(ranges)))
+    database, place, settings = now.database, now.place, now.settings
+    now_ms = database.read(database.now)
+    ranges = shard_ranges(settings.shards, settings.shard_code_upper_limit)
+    as_of = min(now_ms, *(state.last for _, state in now.leases.look(ranges)))
     for _ in range(PAGES):
-        page = database.read(late_conditions.waiting, place.waiting_id, pages.ROWS)
-        usual = worker.usual_landings.of({each.family for each in page}, now_ms)
+        page = database.read(late_conditions.waiting, place.groups, limits.ROWS)
+        usual = now.usual_landings.of({each.family for each in page}, now_ms)
         late = {
             each.id: found
             for each in page
@@ -50,14 +50,14 @@ def find(now: Round) -> None:
         }
         for start in range(0, len(late), _AT_ONCE):
             some = dict(list(late.items())[start : start + _AT_ONCE])
-            new = database.run(_mark, some, now_ms, worker.settings.on_late_task)
-            done.late += len(new)
+            new = database.run(_mark, some, now_ms, settings.on_late_task)
+            now.done.late += len(new)
             for group_id in new[:_NAMED]:
                 usually, after, _ = some[group_id]
                 times = {"usually_lands_at": spell_time(usually), "late_after": spell_time(after)}
                 log.warning("a condition is late", group_id=group_id, **times)
-        place.waiting_id = page[-1].id if len(page) == pages.ROWS else 0
-        if not place.waiting_id:
+        place.groups = page[-1].id if len(page) == limits.ROWS else 0
+        if not place.groups:
             return
 
 
@@ -67,7 +67,7 @@ def _mark(connection: Connection, late: dict[int, Expected], now: Milliseconds, 
     if task and new:
         waiters = {group_id: inspecting.others_of_group(connection, group_id, _WAITERS) for group_id in new}
         told = {each: json.dumps(_described(group, late[each], waiters[each])) for each, group in new.items()}
-        callbacks.note_late(connection, task, told, now)
+        callback_rows.note_late(connection, task, told, now)
     return list(new)
 
 

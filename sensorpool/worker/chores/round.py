@@ -1,63 +1,38 @@
-"""One round of rescue, as its chores see it."""
+"""One round of rescue, as its chores see it: what they work with, how far they have come, and what they have done."""
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
-from sensorpool.worker.chores.pages import REST, Walk
+from sensorpool.config.settings import Settings
+from sensorpool.leases.lease import Leases
+from sensorpool.publish.outbox import Outbox
+from sensorpool.publish.publisher import Publisher
+from sensorpool.settle.settler import Settler
+from sensorpool.store.database import Database
+from sensorpool.store.late_conditions import UsualLandings
 from sensorpool.worker.context import Worker
 
-_LARGEST = 2**63 - 1  # of an id
+ROWS = 1_000  # in a page, which one statement looks at
+PAGES = 20  # in one round, of one table
 
 
 @dataclass(slots=True)
 class Place:
-    """How far the walks through the tables have come."""
+    """How far the walks through the tables have come: the last id of each; 0: the walk begins anew."""
 
-    instances: Walk = field(default_factory=Walk)
-    groups: Walk = field(default_factory=Walk)
-    waiting_id: int = 0  # the last group that was looked at for whether it is late; 0: the next look begins anew
-    rounds: int = 0  # that have begun
+    instances: int = 0
+    groups: int = 0  # which are looked at for whether they are late
 
     def as_text(self) -> str:
         """Return the place for a round in another process."""
-        walks = [[walk.after_id, int(walk.is_in_order), walk.rest] for walk in (self.instances, self.groups)]
-        return json.dumps([*walks, self.waiting_id, self.rounds])
-
-    def in_next_round(self) -> str:
-        """Return the place for a round that begins before this one has ended."""
-        return replace(self, rounds=self.rounds + 1).as_text()
+        return json.dumps(asdict(self))
 
     def go_to(self, text: str) -> None:
-        """Go to the place of `as_text`; a text that cannot be read changes nothing."""
-        if (there := _read(text)) is not None:
-            for each in fields(self):
-                setattr(self, each.name, getattr(there, each.name))
-
-    def is_behind(self, text: str) -> bool:
-        """Whether a place of `as_text` is one of a later round."""
-        there = _read(text)
-        return there is not None and there.rounds > self.rounds
-
-
-def _read(text: str) -> Place | None:
-    try:
-        instances, groups, waiting_id, rounds = json.loads(text)
-        first, second = (Walk(_whole(id), bool(good), _whole(rest, REST)) for id, good, rest in (instances, groups))
-        return Place(first, second, _whole(waiting_id), _whole(rounds))
-    except (ValueError, TypeError, RecursionError):
-        return None
-
-
-def _whole(number: object, most: int = _LARGEST) -> int:
-    """Return a number that is whole, and no larger than allowed.
-
-    :raises ValueError: for anything else.
-    """
-    if type(number) is not int or not 0 <= number <= most:
-        raise ValueError(number)
-    return number
+        """Go to the place of `as_text`; a text of another version changes nothing."""
+        found = json.loads(text)
+        if isinstance(found, dict):
+            self.instances, self.groups = found.get("instances", 0), found.get("groups", 0)
 
 
 @dataclass(slots=True)
@@ -65,7 +40,6 @@ class Rescued:
     """What a round did."""
 
     published: int = 0  # outbox rows of dead processes
-    strays: int = 0  # rows that only a hand on the tables could have made
     pruned: int = 0
     listeners: int = 0  # abandoned queues
     let_out: int = 0  # of quarantine
@@ -80,21 +54,22 @@ class Rescued:
 
 
 class Round(NamedTuple):
-    """What a chore works on: the worker, how far the walks have come, and what the round has done so far."""
+    """What a chore works on."""
 
-    worker: Worker
+    settings: Settings
+    database: Database
+    leases: Leases
+    settler: Settler
+    outbox: Outbox
+    publisher: Publisher
+    usual_landings: UsualLandings
     place: Place
     done: Rescued
 
 
-class Chore(NamedTuple):
-    """A chore of rescue.
-
-    :param name: as `health` says it.
-    :param work: does the chore for one round; any error is the chore's alone.
-    :param every: in how many rounds the chore has its turn once; the first round of a pool has all.
-    """
-
-    name: str
-    work: Callable[[Round], None]
-    every: int = 1
+def begin(worker: Worker, place: Place) -> Round:
+    """Begin a round of a process."""
+    return Round(
+        worker.settings, worker.database, worker.leases, worker.settler, worker.outbox, worker.publisher,
+        worker.usual_landings, place, Rescued(),
+    )  # fmt: skip

@@ -34,7 +34,7 @@ _SQLITE_GUARD = Edit(
     '        .where(s.c.id == bindparam("instance_id"))\n',
 )
 _POSTGRES_GUARD = Edit(
-    "store/settling_postgres.py",
+    "store/settling.py",
     "WHERE s.id = ANY (%(ids)s::bigint[]) AND s.state = 'sensing'\n",
     "WHERE s.id = ANY (%(ids)s::bigint[])\n",
 )
@@ -109,8 +109,8 @@ MUTANTS = (
     _one(
         "the query misses the first moment of a period",
         "store/loading.py",
-        "period(now) > period(last),",
-        "period(now - 1) > period(last),",
+        "(_NOW + g.c.phase) % _INTERVAL < _NOW - _LAST,",
+        "(_NOW - 1 + g.c.phase) % _INTERVAL < _NOW - 1 - _LAST,",
         "G5",
     ),
     Mutant(
@@ -118,8 +118,8 @@ MUTANTS = (
         (
             Edit(
                 "store/loading.py",
-                "period(now) > period(last),",
-                "period(now - 1) > period(last),",
+                "(_NOW + g.c.phase) % _INTERVAL < _NOW - _LAST,",
+                "(_NOW - 1 + g.c.phase) % _INTERVAL < _NOW - 1 - _LAST,",
             ),
             Edit(
                 "model/due.py",
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "query and rule miss the first moment of a deadline",
         (
-            Edit("store/loading.py", "g.c.next_deadline <= now", "g.c.next_deadline < now"),
+            Edit("store/loading.py", "g.c.next_deadline <= _NOW", "g.c.next_deadline < _NOW"),
             Edit("model/due.py", "last < next_deadline <= now", "last < next_deadline < now"),
         ),
         ("G1",),

@@ -108,8 +108,7 @@ def after_load(world: "World", worker: "SimulatedWorker", rows: dict[int, Any], 
     """
     shard_range = held.lease.shard_range
     overlap = round(world.settings.commit_overlap * 1000)
-    known = (held.state.last, world.finished.get((worker.name, shard_range), 0))
-    last = max((each for each in known if each <= loaded.now), default=0)
+    last = held.state.last if held.state.last <= loaded.now else 0
     left, recent = {*held.state.left, *held.struck, *held.background.again}, set(held.state.recent)
     found = {unit.group.id for unit in loaded.units}
     for group_id, row in rows.items():
@@ -169,8 +168,6 @@ def after_round(world: "World", worker: "SimulatedWorker", shard_range: ShardRan
     """Check that instances of the load have been settled if their condition or deadline came an interval before."""
     round_ = world.rounds[worker.name][shard_range]
     left = world.owed[shard_range] = round_.ids - round_.poked
-    if not left - round_.apart:  # groups that are poked apart are not left over
-        world.finished[worker.name, shard_range] = round_.now
     world.look()
     intervals = {group_id: group.poke_interval for group_id, group in world.groups.items()}
     world.last_round[shard_range] = round_.now, intervals

@@ -6,15 +6,14 @@ threads that poke (one poke after the other), the child process of the isolated 
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Unreachable
-from sensorpool.leases.keeper import Keeper
-from sensorpool.leases.last_errors import LastErrors
-from sensorpool.leases.lease import Lease, Leases
+from sensorpool.leases.incidents import Incidents
+from sensorpool.leases.lease import Leases
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.values import Report, Settled, ShardRange
 from sensorpool.poke.answer import Answers
@@ -27,14 +26,15 @@ from sensorpool.poke.unit import PokeUnit
 from sensorpool.poke.watchdog import Watchdog
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
+from sensorpool.publish.send_queue import SendQueue
 from sensorpool.settle.settler import Settler
 from sensorpool.store.database import Database
+from sensorpool.store.late_conditions import UsualLandings
 from sensorpool.store.pool_id import PoolId
 from sensorpool.store.transaction import Transaction
-from sensorpool.store.usual_landings import UsualLandings
-from sensorpool.worker.batch import Batch
 from sensorpool.worker.clock_watch import ClockWatch
 from sensorpool.worker.context import Worker
+from sensorpool.worker.finisher import Batch
 from sensorpool.worker.metrics import Metrics
 from tests.faults.stateful.actors import Actor, current
 
@@ -149,15 +149,11 @@ class SimulatedPoker:
         self.classes = Classes(settings.sensors_enabled)
         self.tools = PokeTools(self.classes, Answers(()), {})
         self.cache = Cache(settings.groups_cached, self.tools)
-        self.shared_calls = SharedCalls()
+        self.shared_calls = SharedCalls(self.tools)
         self.outstanding: dict[int, PokeUnit] = {}
         self._queue: deque[PokeUnit] = deque()
 
-    def is_bulk(self, op_classpath: str) -> bool:
-        """Return False: each poke is one group's."""
-        return False
-
-    def begin(self, now: object = None, has_budget: object = None) -> "SimulatedPoker":
+    def begin(self, now: object = None) -> "SimulatedPoker":
         """Begin."""
         self.outstanding.clear()
         self._queue.clear()
@@ -192,7 +188,7 @@ class SimulatedPoker:
         self.outstanding.pop(one.group.id, None)
         return reports
 
-    def take_returned(self) -> list[PokeUnit]:
+    def take_undecided(self) -> list[PokeUnit]:
         """Give back nothing: no shared call is made."""
         return []
 
@@ -239,13 +235,21 @@ class NoThread:
         """Start nothing."""
 
 
-class SimulatedKeeper(Keeper):
-    """Keeps no lease: a simulated statement takes no time."""
+class DirectQueue(SendQueue):
+    """Sends each item before `put` returns."""
 
-    @contextmanager
-    def keeping(self, *leases: Lease) -> Iterator[None]:
-        """Do nothing."""
-        yield
+    def put(self, act: Callable[[], object], weight: int = 0) -> None:
+        """Send."""
+        with suppress(Unreachable):
+            act()
+
+
+def direct_outbox(settings: Settings, database: Database, publisher: Publisher) -> Outbox:
+    """Make an outbox that sends results at once, and no callbacks."""
+    made: Any = Outbox(settings, database, publisher)
+    made._results = DirectQueue("results")
+    made._callback_queue.stop(0)
+    return made  # type: ignore[no-any-return]
 
 
 class SimulatedWorker(Worker):
@@ -261,14 +265,13 @@ class SimulatedWorker(Worker):
         self.redis = SimulatedRedis(client, world)
         self.leases = leases = Leases(self.redis, lease_ttl=settings.lease_ttl)
         self.publisher = SimulatedPublisher(world)
-        self.outbox = Outbox(settings, database, self.publisher, in_background=False)
+        self.outbox = direct_outbox(settings, database, self.publisher)
         self.metrics, self.clock = Metrics(), ClockWatch()
         self.watchdog = Watchdog(1, enabled=False)
-        self.keeper = SimulatedKeeper(1, 1)
-        self.trouble = LastErrors(leases)
+        self.incidents = Incidents(leases)
         self.poker: Any = SimulatedPoker(settings, world)
         self.settler = Settler(database, self.outbox.deliver, self._observe, tick_ms=settings.tick_ms)
-        self._hints: Any = None  # no group is woken, and none waits for a budget
+        self._later_jobs: Any = None  # no group is woken, and none waits for a budget
         self._jobs = self._make_jobs(lambda _: False)
         # a look would depend on the machine's clock
         self._jobs._tools.breakers._looked_at = math.inf

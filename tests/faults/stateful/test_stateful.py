@@ -31,7 +31,7 @@ from sensorpool.store.schema import group_trouble, outbox, poke_group, sensor_in
 from sensorpool.worker import background, breakers, dispatch, job
 from sensorpool.worker import clock_watch as clock_module
 from sensorpool.worker import load as load_module
-from sensorpool.worker.chores import others
+from sensorpool.worker.chores import left_behind
 from tests.faults.stateful.hands import RANGES, TICK
 from tests.faults.stateful.machine import SENSOR, PoolMachine, squeezed
 from tests.faults.stateful.simulated import ConditionSensor, SimulatedDatabase, Time
@@ -84,7 +84,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("sensorpool."):
             monkeypatch.setattr(logging.getLogger(name), "disabled", True)
-    monkeypatch.setattr(others, "extensions", SimpleNamespace(load=lambda group: {}))
+    monkeypatch.setattr(left_behind, "extensions", SimpleNamespace(load=lambda group: {}))
 
 
 @pytest.fixture

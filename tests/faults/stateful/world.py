@@ -11,11 +11,9 @@ from sensorpool import Pool
 from sensorpool.client.register import spell
 from sensorpool.config.settings import Settings
 from sensorpool.leases.lease import Leases
-from sensorpool.leases.roster import Roster
 from sensorpool.model.states import State
 from sensorpool.model.values import Milliseconds, Report, ShardRange
 from sensorpool.poke.unit import PokeUnit
-from sensorpool.publish.outbox import Outbox
 from sensorpool.settle.settler import Settler
 from sensorpool.store.schema import poke_group, sensor_instance
 from sensorpool.testing import Clock
@@ -27,6 +25,7 @@ from tests.faults.stateful.simulated import (
     SimulatedRedis,
     SimulatedWorker,
     Time,
+    direct_outbox,
 )
 
 CONDITIONS = ("a", "b", "c")
@@ -111,7 +110,6 @@ class World:
         self.rounds: dict[str, dict[ShardRange, Round]] = {}  # of each worker's job
         self.last_round: dict[ShardRange, tuple[Milliseconds, dict[int, Milliseconds]]] = {}  # when; the intervals then
         self.owed: dict[ShardRange, set[int]] = {}  # loaded in the last round, and not poked
-        self.finished: dict[tuple[str, ShardRange], Milliseconds] = {}  # of a worker: its last load that it finished
         self.fault_ms: int | None = None
         self.jumps: list[Jump] = []
         self.writer: Actor | None = None
@@ -267,11 +265,11 @@ def make_pool(world: World) -> Pool:
     pool.database.dispose()
     pool.database = world.database
     pool.publisher = SimulatedPublisher(world)
-    pool.outbox = Outbox(world.settings, world.database, pool.publisher, in_background=False)
+    pool.outbox = direct_outbox(world.settings, world.database, pool.publisher)
     settings = world.settings
     pool.settler = Settler(pool.database, pool.outbox.deliver, tick_ms=settings.tick_ms)
     pool._leases = Leases(SimulatedRedis(world.client, world), lease_ttl=world.settings.lease_ttl)
-    pool._hints = Roster(pool._leases)
+    pool._hints = pool._leases
     return pool
 
 

@@ -120,25 +120,24 @@ class AsyncWaitsByTask(AsyncBlocks):
         return True
 
 
-class AsyncTidiesUp(AsyncBlocks):
-    """Cancels all tasks and closes the threads of the event loop."""
+class AsyncCancelsAll(AsyncBlocks):
+    """Cancels all other tasks of the event loop."""
 
     async def poke(self, context: Any) -> Any:
-        loop = asyncio.get_running_loop()
         for task in asyncio.all_tasks():
             if task is not asyncio.current_task():
                 task.cancel()
-        await asyncio.sleep(0.01)
-        await loop.shutdown_asyncgens()
-        await loop.shutdown_default_executor()
         return False
 
 
-class AsyncTidiesUpByTask(AsyncTidiesUp):
-    """Does the same in a task of its own."""
+class AsyncClosesThreads(AsyncBlocks):
+    """Closes the threads of the event loop."""
 
     async def poke(self, context: Any) -> Any:
-        return await asyncio.create_task(super().poke(context))
+        loop = asyncio.get_running_loop()
+        await loop.shutdown_asyncgens()
+        await loop.shutdown_default_executor()
+        return False
 
 
 class AsyncSetsUp(AsyncBlocks):

@@ -19,7 +19,6 @@ from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.state import references
 from sensorpool.airflow.proof.state.module_files import ModuleFile, ModuleFiles, Unreadable
 from sensorpool.config.version import __version__
-from sensorpool.model.python_source import UNREADABLE
 
 MOST = 1_000  # modules
 _COARSE = 0.1  # seconds by which the times of a file system may lie behind the clock
@@ -37,6 +36,8 @@ _LOADERS = frozenset({"cloudpickle", "dill", "imp", "marshal", "pickle", "pydoc"
 # modules that have such names, and may be asked for them by a text
 _HAVE_DYNAMIC = frozenset({"__builtins__", "builtins", "importlib"})
 _ALL = "*"
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
+"""What `ast.parse` raises; a ``SystemError`` where another parse came between, before Python 3.11.8 (gh-106905)."""
 _NAMING = (ast.Import, ast.ImportFrom, ast.Name, ast.Attribute)
 
 
