@@ -1,9 +1,9 @@
 """Write ``docs/benchmarks.md`` and its plots from the figures below ``benchmarks/results``: needs matplotlib."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import matplotlib
@@ -17,12 +17,19 @@ TEXT = ROOT / "tools" / "benchmarks_page.md"
 
 Rows = list[dict[str, Any]]
 
+# what the results keep, and the page leaves out: parts of a figure, and what a case says by its name
+_LEFT_OUT = re.compile(
+    "by part|by worker|of that|CPU, % of one core|registration|(sensors|groups|rows|landed|interval, s|processes)$"
+    "|worker processes|pokes (a second|saved)|states|lines of log|failed|fairness between groups|triggerer, open files"
+    "|(mean|longest) above|conditions$|latency, s: p99|settled to heard|all wait after|first settled"
+    "|calls (that it|during)|seconds( to|$)|calls in a second (most|afterwards)"
+)
+
 
 def main() -> None:
     """Write the page: the text, with its tables and plots in their places."""
     read = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
-    measured, few, files = (read.pop(name, {}) for name in ("peers", "peers_few", "peers_files"))
-    beside = [each for name, each in read.items() if name.startswith("compare")]
+    measured, few = (read.pop(name, {}) for name in ("peers", "peers_few"))
     found = {name: each for name, each in read.items() if isinstance(each, dict) and "rows" in each}
     PLOTS.mkdir(exist_ok=True)
     matplotlib.rcParams["svg.hashsalt"] = "sensorpool"  # the same figures give the same file
@@ -30,10 +37,8 @@ def main() -> None:
     places: dict[str, Callable[[], str]] = {
         "machine": lambda: machine(found),
         "budgets": lambda: budgets(found),
-        "peers": lambda: peers(measured) + notes(measured),
+        "peers": lambda: peers(measured),
         "peers_few": lambda: peers(few),
-        "peers_files": lambda: peers(files),
-        "compare": lambda: compared(beside),
         **{name: lambda name=name: table(found[name]) for name in found},  # type: ignore[misc]
         "plot growth": lambda: growth(found["million"]["rows"]),
         "plot overhead": lambda: bars("overhead", found["overhead"]["rows"], "above the bare call, µs", "µs of CPU"),
@@ -51,8 +56,8 @@ def machine(found: dict[str, Any]) -> str:
     of = found["overhead"]["machine"]
     rounds = [each["machine"]["nanoseconds_a_loop"] for each in found.values() if "machine" in each]
     return (
-        f"{of['cores']} shared virtual cores, {of['memory_gib']} GiB, Python {of['python']}. In a quick hour a "
-        f"round of an empty Python loop takes {min(rounds):.0f} ns, in a slow one {max(rounds):.0f}"
+        f"{of['cores']} shared virtual cores, {of['memory_gib']} GiB, Python {of['python']}.\nA round of an empty "
+        f"Python loop takes {min(rounds):.0f} to {max(rounds):.0f} ns there"
     )
 
 
@@ -60,6 +65,7 @@ def table(result: dict[str, Any]) -> str:
     """Return the figures of a benchmark, with a column for each case."""
     rows: Rows = result["rows"]
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "case"]
+    names = [name for name in names if not _LEFT_OUT.match(name)]
     lines = [
         "| | " + " | ".join(row["case"] for row in rows) + " |",
         "| --- |" + " ---: |" * len(rows),
@@ -174,52 +180,6 @@ def peers(found: dict[str, dict[str, Any]]) -> str:
             + " |"
         )
     return "\n".join(lines)
-
-
-_SHOWN = {
-    "CPU of a poke, µs": "",
-    "CPU of a row, µs": "",
-    "above the floor, % of one core": " (% of one core, above the floor)",
-    "CPU, ms": " (ms)",
-}
-
-
-def compared(comparisons: list[dict[str, Any]]) -> str:
-    """Return the CPU of each case at two commits, and the ratio of the two runs that were made one after the other."""
-    lines = ["| | commits | runs each | before, µs | now, µs | now / before |"]
-    lines += ["| --- | --- | ---: | ---: | ---: | ---: |"]
-    return "\n".join(lines + [line for found in comparisons for line in _compared(found)])
-
-
-def _compared(found: dict[str, Any]) -> list[str]:
-    commits = " → ".join(found["about"][side][:7] for side in ("there", "here"))
-    lines: list[str] = []
-    runs: dict[tuple[str, str], list[dict[str, float]]] = {}
-    for each in found["measured"]:
-        runs.setdefault((each["question"], each["side"]), []).append(each["figures"])
-    for question in dict.fromkeys(question for question, _ in runs):
-        pairs = list(zip(runs.get((question, "there"), ()), runs.get((question, "here"), ()), strict=False))
-        for name in pairs[0][0] if pairs else ():
-            case, _, figure = name.rpartition(" | ")
-            # what a busy machine has made less than nothing says nothing
-            both = [(one[name], other[name]) for one, other in pairs if min(one[name], other.get(name, 0)) > 0]
-            if figure in _SHOWN and both:
-                before, now = ([pair[side] for pair in both] for side in (0, 1))
-                ratios = [other / one for one, other in both]
-                spreads = " | ".join(_spread(each) for each in (before, now, ratios))
-                lines.append(f"| {question}: {case}{_SHOWN[figure]} | {commits} | {len(both)} | {spreads} |")
-    return lines
-
-
-def _spread(values: list[float]) -> str:
-    if len(values) == 1:
-        return said(values[0])
-    return f"{said(median(values))} ({said(min(values))} to {said(max(values))})"
-
-
-def notes(found: dict[str, dict[str, Any]]) -> str:
-    """Return a note on each peer."""
-    return "\n\n" + "\n".join(f"- **{row['peer']}**: {row['note']}" for row in found.values())
 
 
 def growth(rows: Rows) -> str:

@@ -28,40 +28,31 @@ PAGE = ROOT / "docs" / "sensors.md"
 TABLE = ROOT / "sensorpool" / "airflow" / "proved_sensors.json"
 HEAD = """# Which sensors can be pooled
 
-Every sensor class of the installed providers, as they are in the versions named. This page is generated and held fresh
-by a test: `python tools/sensors_reference.py`.
+This page lists every sensor class of the installed providers in the versions named. `python tools/sensors_reference.py`
+generates it, and a test keeps it fresh.
 
-- **poolable**: built again from its constructor's arguments it is the same sensor, and its poke needs no more.
-- **poolable if** the arguments named are not given: hooks cannot be sent to the pool, and with some arguments the poke
-  reads the template context, which only a worker has. A callable that is **given by name** (or not at all) is a
-  function that the pool can import, that `callables_enabled` lists, and that takes nothing of the template context
-  ([callables](airflow.md#callables)).
-- **by exact name, if**: the same, for a class that does nothing but call a callable. No pattern enables it.
-- **gate**, **gate if**: it waits in the pool as the others do; when it lands there, its task's own poke follows on a
-  worker and ends it as ever, for the reason given ([gates](airflow.md#gates)).
+- **poolable**: the sensor can be rebuilt from its constructor's arguments, and its poke needs nothing else.
+- **poolable if**: the same, on that condition. A callable that is **given by name** is a function that the pool can
+  import and that `callables_enabled` lists ([callables](airflow.md#callables)).
+- **by exact name, if**: the same, for a class that only calls a callable. No pattern enables it.
+- **gate**, **gate if**: it waits in the pool, and when it lands its task pokes once more on a worker, for the reason
+  given ([gates](airflow.md#gates)).
 - **by itself**: it always defers, and needs neither a slot nor the pool.
-- **native**: it runs on its worker as ever, for the reason given. Nothing has to be configured for that.
+- **native**: it runs on its worker, for the reason given.
 
-A class must also be enabled in `[sensorpool] sensors_enabled`. By default all that are poolable here are, and those
-at a gate, by the pattern `airflow.providers.*`, and so are {operators},
-which wait for what they have started. A pattern enables no class that is native here, and none that this page does not
-have: those need their exact names, and so do classes derived from them ([patterns](airflow.md#patterns)).
+By default `[sensorpool] sensors_enabled` enables all classes that are poolable or at a gate here, and
+{operators}. Other classes, and derived ones, need their exact names
+([patterns](airflow.md#patterns)).
 
-With `deferrable=True` a sensor defers by itself and never asks the pool, unless `[sensorpool] deferrable = pool` says
-otherwise. The last column has what that does for the class: **pool** where it ends as without `deferrable=True`, by the
-sources of its `execute` and of the method by which it resumes; **native** where it would leave another XCom, or
-keep its slot ([deferrable sensors](airflow.md#deferrable-sensors)).
+The last column says where a sensor with `deferrable=True` waits if `[sensorpool] deferrable = pool` is set: in the
+**pool**, or **native** in the triggerer ([deferrable sensors](airflow.md#deferrable-sensors)).
 
 Of the {all} classes {out} leave their slot: {pooled} wait in the pool, {gates} of them at a gate, and {selves} always
 defer by themselves. Of the others {rest} do with `deferrable=True`.
 
-This is what holds for a class; each task is proved once more on its worker, with its rendered arguments. One whose
-arguments JSON cannot say, or says as another type (an enum's member, a `pendulum` time, a `Path`), runs natively too.
-
-Subclasses are judged by themselves, save that what is said here against a class holds for those derived from it, and
-that those of `DateTimeSensor`, `TimeSensor` and `TimeDeltaSensor` are native. A company's own class is poolable if the
-pool can import it and it passes the same proof. With AIP-17's `poke_context_fields` it says itself which of its
-attributes are its condition: then only these are sent and compared, and its poke may change the others.
+Each task is proved once more on its worker. Arguments that JSON cannot represent, or returns as another type (an enum's
+member, a `pendulum` time, a `Path`), keep a sensor on its worker. Reasons against a class apply to derived classes too.
+Classes derived from `DateTimeSensor`, `TimeSensor` and `TimeDeltaSensor` are native.
 """
 
 

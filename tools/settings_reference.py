@@ -10,14 +10,14 @@ from sensorpool.config.settings import Settings
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = """# Settings
 
-One environment variable each, read at start. Times are seconds. Lists are comma-separated. Impossible combinations are
-refused at start, with a line each. `sensorpool config` shows what is in effect, and where each value comes from.
+Each setting is an environment variable, read at start. Times are seconds, lists are comma-separated.
+`sensorpool config` shows what is in effect, and where each value comes from.
 
-In Airflow, `airflow.cfg` or `AIRFLOW__SENSORPOOL__NAME` give the same settings in the section `[sensorpool]`;
-`SENSORPOOL_NAME` wins. There `database_schema` is `sensorpool` by default on PostgreSQL, and `sensors_enabled` has the
-sensors of the providers that are proved poolable ([airflow](airflow.md#patterns)).
+In Airflow, the section `[sensorpool]` of `airflow.cfg` and `AIRFLOW__SENSORPOOL__NAME` have the same settings.
+`SENSORPOOL_NAME` takes precedence. There `database_schema` is `sensorpool` by default on PostgreSQL, and
+`sensors_enabled` includes the poolable sensors of the providers ([patterns](airflow.md#patterns)).
 
-This page is generated: `python tools/settings_reference.py`.
+`python tools/settings_reference.py` generates this page.
 
 | variable | default | what it is |
 | --- | --- | --- |
@@ -29,8 +29,8 @@ AIRFLOW = """
 | --- | --- | --- |
 """
 TAIL = """
-Read elsewhere, and not settings: `SENSORPOOL_CONN_<ID>` (a connection, see [how-to](how-to.md#connections)),
-`SENSORPOOL_CONFIG_MODULE` (a module with Celery settings, see [operations](operations.md#celery-settings)).
+Two variables are not settings: `SENSORPOOL_CONN_<ID>` is a [connection](how-to.md#connections), and
+`SENSORPOOL_CONFIG_MODULE` names a module with [Celery settings](operations.md#celery-settings).
 """
 
 

@@ -49,54 +49,54 @@ class AirflowSettings(BaseSettings):
 
     enabled: bool = Field(
         False,
-        description="Whether sensors leave their worker slots (AIP-17's `use_smart_sensor`); off, all run natively.",
+        description="Whether sensors leave their worker slots (AIP-17's `use_smart_sensor`).",
     )
     first_poke: Literal["worker", "pool"] = Field(
         "worker",
-        description="`worker`: the task pokes once before it registers; what holds already ends there and then.",
+        description="`worker`: the task pokes once before it registers. `pool`: the pool makes the first poke.",
     )
     start: Literal["worker", "scheduler"] = Field(
         "worker",
-        description="`scheduler`: a sensor that can begins to wait without a worker; `worker`: each begins on one.",
+        description="`scheduler`: a sensor begins to wait without a worker if it can. `worker`: each begins on one.",
     )
     listeners: Literal["respect", "ignore"] = Field(
         "respect",
-        description="With `start = scheduler` and listeners of task instances, which see nothing without a worker: "
-        "`respect` has each sensor begin on a worker; `ignore` does not.",
+        description="With `start = scheduler` and listeners of task instances: `respect` lets each sensor begin on a "
+        "worker, `ignore` does not.",
     )
     deferrable: Literal["native", "pool"] = Field(
         "native",
-        description="Sensors with `deferrable=True`: `native`: each waits by a trigger of its own; `pool`: they wait "
-        "in the pool, as if they were not deferrable.",
+        description="Sensors with `deferrable=True`: `native`: each waits by its own trigger. `pool`: they wait in "
+        "the pool.",
     )
     include: Names = Field(("*",), description="Patterns over `dag_id` and `dag_id.task_id`: who is pooled.")
     exclude: Names = Field((), description="Patterns over `dag_id` and `dag_id.task_id`: who is not.")
     callables_enabled: Callables = Field(
         (),
-        description="Functions that sensors may take as arguments in the pool: exact names like "
-        "`mycompany.checks.ready`, or `mycompany.checks.*` for all of a package; none unless listed here.",
+        description="Functions that sensors may take as arguments in the pool: names like `mycompany.checks.ready`, "
+        "or `mycompany.checks.*` for all of a package.",
     )
     dag_bundle_processes: Count = Field(
         4,
         le=100,
-        description="Processes that load DAG files in one process of the pool, one a bundle and version, if "
-        "`sensors_enabled` lists `sensorpool.airflow.pool.dag_files.DagFileSensor`.",
+        description="Processes that load DAG files for one process of the pool, one for each bundle and version.",
     )
     gates_enabled: ClassPaths = Field(
         (),
-        description="Class paths of your own sensors whose last poke is made once more, on the worker: their `execute` "
-        "works with what it leaves, and their poke takes nothing away and may be made twice.",
+        description="Class paths of your own sensors whose last poke is repeated on the worker. That poke must take "
+        "nothing away.",
     )
     on_pool_dead: Literal["wait", "native"] = Field(
         "wait",
-        description="When no tick has finished for `pool_dead_after`: wait for the pool, or run the sensors natively.",
+        description="When no tick has finished for `pool_dead_after`: wait for the pool (`wait`), or run the sensors "
+        "natively (`native`).",
     )
     pool_dead_after: Seconds = Field(
         300.0, description="Time without a finished tick after which the pool counts as dead."
     )
     hand_back_rate: Seconds = Field(5.0, description="Sensors a second that go back to workers when the pool is dead.")
     deferral_grace: Seconds = Field(
-        3600.0, description="How long after a sensor's timeout Airflow itself ends the task: a backstop."
+        3600.0, description="How long after a sensor's timeout Airflow itself ends the task."
     )
     resume_hold: float = Field(
         10.0,
@@ -107,7 +107,7 @@ class AirflowSettings(BaseSettings):
     )
     rebuild_after: Seconds = Field(
         300.0,
-        description="Age at which the pool looks for changed Connections, and builds a sensor again that it keeps.",
+        description="Age at which the pool checks for changed Connections and rebuilds a sensor.",
     )
     log_every: Seconds = Field(300.0, description="Time between two lines in the log of a task that waits.")
 

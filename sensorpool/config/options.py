@@ -28,30 +28,30 @@ class Options(BaseSettings):
     # where things are
     database_url: str = Field(
         default_factory=default_database,
-        description="SQLAlchemy URL of the database that holds the truth. The default is an SQLite file.",
+        description="SQLAlchemy URL of the database.",
     )
     database_schema: str = Field(
         "",
         pattern=r"^([a-z_][a-z0-9_]{0,62})?$",
-        description="Schema of our tables on PostgreSQL, made by `db upgrade`. Left out, the connection's own.",
+        description="Schema of the tables on PostgreSQL, created by `db upgrade`. The default is the connection's own.",
     )
     redis_url: str = Field(MEMORY, description="Redis for leases and heartbeats. `memory://` serves one process only.")
-    broker_url: str = Field("", description="Celery's broker, Redis or RabbitMQ. Left out, it is `redis_url`.")
+    broker_url: str = Field("", description="Celery's broker, Redis or RabbitMQ. The default is `redis_url`.")
     namespace: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_-]{0,32}$",
-        description="Keeps two pools on one Redis or broker apart. The same for all that belong to one pool.",
+        description="Separates two pools on one Redis or broker. All processes of a pool need the same one.",
     )
 
     # what may be poked
     sensors_enabled: Enabled = Field(
         BUILT_IN_SENSORS,
-        description="The class paths that may be poked, comma-separated (AIP-17's `sensors_enabled`), and patterns "
-        "like `mycompany.sensors.*`, which enable the sensors that are defined in a package and below.",
+        description="Class paths that may be poked, and patterns like `mycompany.sensors.*`, which enable the sensors "
+        "that are defined in a package and below.",
     )
     infra_failures: ClassPaths = Field(
         INFRA_FAILURES,
-        description="Exception classes (also their subclasses) that mean that the backend could not be asked.",
+        description="Exception classes, with their subclasses, that mean that the backend could not be asked.",
     )
     infra_failure_window: Seconds = Field(
         7800.0,
@@ -62,12 +62,12 @@ class Options(BaseSettings):
     shards: Count = Field(
         2,
         le=100_000,
-        description="Number of shard ranges: one job each per tick; one for each child that pokes (AIP-17's `shards`).",
+        description="Number of shard ranges. Use one for each child that pokes (AIP-17's `shards`).",
     )
     shard_code_upper_limit: Count = Field(
-        10_000, description="Shardcodes run from 0 to this (AIP-17's word); rescue folds higher ones."
+        10_000, description="Highest shardcode (AIP-17's word). Rescue folds higher ones."
     )
-    tick: Moments = Field(5.0, description="Time between two jobs of a shard range; intervals are rounded up to it.")
+    tick: Moments = Field(5.0, description="Time between two jobs of a shard range. Intervals are rounded up to it.")
     poke_interval: Seconds = Field(60.0, description="Interval of a sensor without one (Airflow's default).")
     timeout: Seconds = Field(604_800.0, description="Timeout of a sensor without one (Airflow's default, 7 days).")
 
@@ -76,51 +76,44 @@ class Options(BaseSettings):
     poke_concurrency: Count = Field(64, le=100_000, description="Pokes that one worker process makes at once.")
     budgets: BudgetsOfBackends = Field(
         (),
-        description="What backends can bear: a JSON object that gives each name of a backend, or pattern with `*`, a "
-        "budget like `50/s`, `8 at once`, or `50/s, 8 at once`. All workers share it.",
+        description="A JSON object that gives each backend, or pattern with `*`, a budget like `50/s`, `8 at once`, "
+        "or `50/s, 8 at once`. All workers share it.",
     )
     adaptive: bool = Field(
         False,
-        description="Poke every tenth interval only, until ten intervals before the earliest time at which a condition "
-        "of the same family has ever landed; by ten landings at least.",
+        description="Poke only every tenth interval until ten intervals before the earliest landing of the same "
+        "family. Needs ten landings.",
     )
     hanging_concurrency: Count = Field(
         256,
         le=100_000,
-        description="Pokes that one worker process makes at once, beside the others, of groups that hang or whose "
-        "class hangs: in up to one child process for each 64, which takes 26 MB and the memory of its classes.",
+        description="Pokes of hanging groups that one worker process makes at once, in child processes of 64 pokes "
+        "and 26 MB.",
     )
-    job_time_limit: WholeSeconds = Field(
-        300.0, description="Hard limit of one job; a job stops taking up pokes well before it."
-    )
+    job_time_limit: WholeSeconds = Field(300.0, description="Hard limit of one job.")
     lease_ttl: Seconds = Field(30.0, description="How long a lease outlives its holder's last heartbeat.")
     heartbeat: Moments = Field(5.0, description="Time between two renewals of a lease.")
-    commit_overlap: Seconds = Field(
-        10.0, description="How far the load looks back for registrations whose commit came late."
-    )
+    commit_overlap: Seconds = Field(10.0, description="How far the load looks back for late commits of registrations.")
     crash_limit: Count = Field(3, description="Strikes after which a condition is quarantined, and its group fails.")
     overrun_limit: int = Field(
         3,
         ge=0,
         lt=2**31,
-        description="Pokes in a row that overrun POKE_TIMEOUT until Airflow's tasks are handed back to poke by "
-        "themselves; 0: never.",
+        description="Pokes in a row that overrun POKE_TIMEOUT until Airflow's tasks are handed back. 0: never.",
     )
     poke_memory: Count = Field(
         2048,
         ge=16,
-        description="Memory in MB that pokes may take in one process; a poke that needs more is an infrastructure "
-        "failure (Linux).",
+        description="Memory in MB that pokes may take in one process (Linux). A poke that needs more is an "
+        "infrastructure failure.",
     )
     max_abandoned: Count = Field(
         8,
-        description="Hung threads after which a worker child is replaced between jobs; while it pokes groups apart, "
-        "POKE_CONCURRENCY of them if that is more.",
+        description="Hung threads after which a worker child is replaced between jobs.",
     )
     child_max_age: WholeSeconds = Field(
         14_400.0,
-        description="Age by which a worker child is replaced between two jobs, each at a time of its own: "
-        "a process keeps the code of the classes that it has imported.",
+        description="Age at which a worker child is replaced between two jobs, which loads new code of classes.",
     )
     groups_cached: Count = Field(200_000, description="Constructed sensors that one process keeps.")
 
@@ -128,66 +121,63 @@ class Options(BaseSettings):
     rescue_interval: Moments = Field(15.0, description="Time between two rounds of rescue.")
     retention: WholeSeconds = Field(
         604_800.0,
-        description="Terminal instances older than this are pruned: a waiter that looks later finds no result. "
-        "`sensorpool doctor` warns of less than an hour.",
+        description="Terminal instances older than this are pruned. A waiter that asks later finds no result.",
     )
     landing_retention: WholeSeconds = Field(
         34_560_000.0,
-        description="Records of landings older than this are pruned: what is usual for a series of conditions is known "
-        "of them. 400 days unless set.",
+        description="Records of landings older than this are pruned. They tell when a condition usually lands.",
     )
     on_settled_tasks: Names = Field(
         (),
-        description="Celery tasks that callbacks may call, by their names, or by patterns like `shop.tasks.*`; none "
-        "unless listed here.",
+        description="Celery tasks that callbacks may call: names, or patterns like `shop.tasks.*`.",
     )
     on_settled_broker_url: str = Field(
         "",
-        description="Broker of the callbacks' tasks. Left out, it is the broker, without our key prefix.",
+        description="Broker of the callbacks' tasks. The default is the pool's broker, without its key prefix.",
     )
     on_settled_queue: str = Field(
         "celery",
         min_length=1,
         max_length=255,
-        description="Queue of a callback's task that names no queue and has no application to route it.",
+        description="Queue of a callback that names no queue and has no application to route it.",
     )
 
     on_late_task: str = Field(
         "",
         max_length=250,
-        description="Celery task that is sent for each condition that is later than usual, to the broker and queue of "
-        "the callbacks. Its argument is an object; `text` in it is a sentence, as chat services take it.",
+        description="Celery task that is sent for each condition that is later than usual, as a callback is. Its "
+        "argument is an object with a sentence as `text`.",
     )
 
     # to look at it
     metrics_host: str = Field(
         "127.0.0.1",
         min_length=1,
-        description="Address of a worker's metrics and probes. In a container `0.0.0.0`, for its network to reach it.",
+        description="Address of a worker's metrics and probes. Use `0.0.0.0` in a container.",
     )
     metrics_port: int | None = Field(
         None,
         ge=1,
         le=65535,
-        description="Port of a worker's Prometheus metrics, `/healthz` and `/readyz`; each worker of a host has its "
-        "own, for all of its processes. Without a port there are none.",
+        description="Port of a worker's Prometheus metrics, `/healthz` and `/readyz`. Each worker of a host needs its "
+        "own.",
     )
     web_token: str = Field(
         "",
-        description="The secret that `sensorpool web` asks for: as a password with any user name, or as a bearer token "
-        "(16 characters at least). Left out, each start makes one and prints it.",
+        description="Secret of `sensorpool web`, 16 characters at least: a password with any user name, or a bearer "
+        "token. By default each start prints a new one.",
     )
     wake_token: str = Field(
         "",
-        description="The secret of `POST /wake`, by which `sensorpool web` takes wake-ups and events of buckets (16 "
-        "characters at least). Without it there is no such address.",
+        description="Secret of `POST /wake`, 16 characters at least, by which `sensorpool web` accepts wake-ups. "
+        "Without it there is no such address.",
     )
     log_format: Literal["text", "json"] = Field("text", description="`text` (key=value) or `json`, one line each.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="The least level logged; `--loglevel` of a worker or beat goes before."
+        "INFO", description="Lowest level logged. `--loglevel` of a worker or beat overrides it."
     )
     poke_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "WARNING", description="The least level of what pokes log into the worker's log; 200 lines in 10 s at most."
+        "WARNING", description="Lowest level of what pokes log into the worker's log, 200 lines in 10 s at most."
     )
 
     @property
