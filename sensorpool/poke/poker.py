@@ -13,7 +13,7 @@ from sensorpool.poke.poking import Poking
 from sensorpool.poke.process_parts import ProcessParts
 from sensorpool.poke.reusable_threads import ReusableThreads
 from sensorpool.poke.thread_lane import ThreadLane
-from sensorpool.sensors.time_limit import set_time_limit
+from sensorpool.sensors.shared import set_time_limit
 
 
 class Poker(ProcessParts):
