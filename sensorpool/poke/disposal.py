@@ -11,7 +11,6 @@ from contextvars import Context
 from queue import SimpleQueue
 from typing import Any
 
-from sensorpool.instrumentation import logs
 from sensorpool.poke.copies import end_copy
 from sensorpool.poke.reusable_threads import ReusableThreads
 
@@ -46,9 +45,6 @@ class Disposal:
 
     def look_after(self) -> None:
         """Start a thread that destroys what waits, if every such thread is held up."""
-        for handler in logs.strays():
-            _given_up.put(handler)
-            del handler
         if _given_up.empty():
             return
         now, busy = time.monotonic(), self._busy.copy()

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import ThreadingWSGIServer
 
-from sensorpool.config.version import __version__
+from sensorpool.config import __version__
 from sensorpool.worker import metrics
 from sensorpool.worker.figures import Figure
 from sensorpool.worker.metrics import Metrics

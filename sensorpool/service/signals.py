@@ -13,12 +13,11 @@ from billiard import current_process
 from celery import Celery, current_app, signals
 from celery.utils.nodenames import node_format
 
+from sensorpool.config import __version__
+from sensorpool.config.origins import unknown_settings
 from sensorpool.config.settings import Settings
-from sensorpool.config.variables import unknown_settings
-from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, SettingsError
 from sensorpool.instrumentation import alive, logs
-from sensorpool.instrumentation.garbage import SELDOM
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.poke import memory_limit
@@ -32,13 +31,11 @@ from sensorpool.service.log_level import names_log_level
 from sensorpool.service.observation import Observation
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.refusals import (
-    doubts_of,
     give_up,
     refuse_cluster,
     refuse_memory,
     refuse_no_temporary_folder,
     refuse_pool,
-    refuse_typos,
 )
 from sensorpool.service.runtime import Runtime
 from sensorpool.store import migrate
@@ -92,7 +89,6 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
         database.dispose()
         leases = leases_of(settings)
         runtime.presence = Presence(settings, Roster(leases), f"{sender}/{os.getpid()}", terms, __version__)
-        runtime.doubts = [(said, {}) for said in [*refuse_typos(settings), *doubts_of(settings)]]
         runtime.presence.enter()
     except SensorpoolError as error:
         give_up(error, _log_file(options.get("logfile"), sender), settings.log_format)
@@ -211,10 +207,9 @@ def _on_child_start(**_: Any) -> None:
         with contextlib.suppress(OSError, AttributeError):  # it leads a group already, or this is no POSIX
             os.setsid()  # a poke that signals the group of its process must not end the worker
         # a job's objects live as long as the job: a garbage collection every 700 objects would cost a tenth of its time
-        gc.set_threshold(*SELDOM)
+        gc.set_threshold(20_000, 20, 20)
         memory_limit.limit(runtime.settings.poke_memory, threads=4 * runtime.settings.poke_concurrency)
         sys.stdout, sys.stderr = Bounded(sys.stdout), Bounded(sys.stderr)
-        logs.keep_others()
         child_limits.look_after(runtime.child_limits, runtime.is_worn)
         child_limits.drop_soft_limit()
 
