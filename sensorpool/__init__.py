@@ -7,7 +7,7 @@ Celery application, so that ``celery -A sensorpool worker`` finds it.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sensorpool.config.version import __version__ as __version__
+from sensorpool.config import __version__ as __version__
 
 if TYPE_CHECKING:
     from sensorpool import aio, errors, testing

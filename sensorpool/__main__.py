@@ -5,7 +5,6 @@ import gc
 import sys
 
 from sensorpool.cli.main import main
-from sensorpool.instrumentation.garbage import SELDOM
 
 
 def run() -> None:
@@ -14,7 +13,7 @@ def run() -> None:
     Hardly anything that an import brings is garbage, and still the collector looks through all of it again and again,
     and once more at the end: a quarter of the CPU of a command that only looks.
     """
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(20_000, 20, 20)
     atexit.register(_spare_the_last_look)
     main(prog_name="sensorpool")
 

@@ -3,11 +3,10 @@
 import asyncio
 import logging
 import os
-import stat
 import threading
 import warnings
 from base64 import b64encode
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -110,18 +109,13 @@ class SftpServer(FileServer):
 class FtpServer(FileServer):
     """An FTP server (pyftpdlib's).
 
-    :param without: commands that the server does not know. One without MLSD lists as ``ls -l`` does.
-    :param dos: list as MS-DOS does, as IIS.
-    :param line: a line of a listing in another form, with ``%s`` for the name.
+    :param without: commands that the server does not know.
     :param full: take no more connections.
     """
 
-    def __init__(
-        self, root: Path, *, without: Collection[str] = (), dos: bool = False, line: str = "", full: bool = False
-    ) -> None:
+    def __init__(self, root: Path, *, without: Collection[str] = (), full: bool = False) -> None:
         with warnings.catch_warnings(action="ignore"):  # asyncore is deprecated
             from pyftpdlib.authorizers import DummyAuthorizer
-            from pyftpdlib.filesystems import AbstractedFS
             from pyftpdlib.handlers import FTPHandler
             from pyftpdlib.ioloop import IOLoop
             from pyftpdlib.servers import FTPServer
@@ -131,19 +125,8 @@ class FtpServer(FileServer):
         users.add_user(USER, PASSWORD, str(root))
         users.add_anonymous(str(root))
 
-        class Files(AbstractedFS):  # type: ignore[misc]
-            def format_list(self, basedir: str, listing: list[str], ignore_err: bool = True) -> Iterator[bytes]:
-                if not dos and not line:
-                    yield from super().format_list(basedir, listing, ignore_err)
-                for name in listing if dos or line else ():
-                    status = os.stat(os.path.join(basedir, name))
-                    what = "<DIR>         " if stat.S_ISDIR(status.st_mode) else f"{status.st_size:>14}"
-                    told = line.replace("%s", name) or f"11-29-26  03:05PM       {what} {name}"
-                    yield f"{told}\r\n".encode()
-
         class Session(FTPHandler):  # type: ignore[misc]
             authorizer = users
-            abstracted_fs = Files
             auth_failed_timeout = 0
             proto_cmds: ClassVar[dict[str, Any]] = {
                 name: value for name, value in FTPHandler.proto_cmds.items() if name not in without

@@ -1,15 +1,17 @@
 """The doctor's look at the classes that may be poked here: each listed one, and what is below each pattern."""
 
+import importlib.util
 from collections.abc import Iterable, Iterator
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 
 from sensorpool.admin.look import Finding
 from sensorpool.config import extensions
-from sensorpool.config.allowlist import Allowlist, classes_of, doubt_about, installed, is_here, is_pattern, package_of
-from sensorpool.config.catalogs import catalog_of
+from sensorpool.config.allowlist import Allowlist, catalog_of, classes_of
 from sensorpool.config.settings import EXTENSIONS, Settings
 from sensorpool.errors import ClassUnavailable, SensorpoolError
 from sensorpool.instrumentation.redaction import one_line
+from sensorpool.model.patterns import is_pattern, package_of
 from sensorpool.model.words import counted
 from sensorpool.poke.classes import Classes
 from sensorpool.poke.patches import refuse_patches
@@ -41,8 +43,8 @@ def _look_at_pattern(allowed: Classes, pattern: str) -> Iterator[Finding]:
     elif catalog.versions:
         # a provider's modules take long to import: those that are in use are imported by their sensors
         for package, (here, proved, classes) in installed(pattern).items():
-            version = here if here == proved else f"{here} (proved with {proved})"
-            yield _stands_for(pattern, classes, f" of {package} {version}")
+            shown = here if here == proved else f"{here} (proved with {proved})"
+            yield _stands_for(pattern, classes, f" of {package} {shown}")
     else:
         classes = sorted(classes_of(pattern))
         yield _stands_for(pattern, classes)
@@ -81,3 +83,47 @@ def _import(allowed: Classes, classes: Iterable[str], *, is_default: bool = Fals
                 yield Finding("sensor", "warning", str(error))
             continue
         yield Finding("sensor", "ok", f"{op_classpath}: {sensor_class.way.value}")
+
+
+def installed(pattern: str) -> dict[str, tuple[str, str, list[str]]]:
+    """Return what a pattern of a catalog stands for and is installed here.
+
+    :returns: by package: the version installed here, the version that its classes were proved with, and those.
+    """
+    catalog = catalog_of(pattern)
+    versions = {} if catalog is None else catalog.versions
+    classes, found = sorted(classes_of(pattern)), {}
+    for package, proved in versions.items():
+        own = [path for path in classes if path.startswith(f"{package}.")]
+        if own:
+            try:
+                found[package] = version(proved.distribution), proved.version, own
+            except PackageNotFoundError:
+                continue
+    return found
+
+
+def doubt_about(pattern: str) -> str | None:
+    """Return why a pattern enables nothing here; None: it may enable something. Nothing is imported."""
+    catalog = catalog_of(pattern)
+    if catalog is None:
+        top = pattern.partition(".")[0]
+        return (
+            None
+            if is_here(top)
+            else f"{pattern} enables no class: there is no {top} here; install it, or mend the name"
+        )
+    if not classes_of(pattern):
+        why = f"{catalog.page} lists none below it as poolable"
+        return f"{pattern} stands for no class: {why}; name its classes exactly, or mend the pattern"
+    if catalog.versions and not installed(pattern):
+        return f"{pattern} stands for classes of which none is installed here"
+    return None
+
+
+def is_here(module: str) -> bool:
+    """Whether there is a module by a name. The packages around it are imported, and may raise anything."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ModuleNotFoundError, ValueError):  # ValueError: a module that has no spec, as __main__
+        return False

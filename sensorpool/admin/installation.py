@@ -3,19 +3,22 @@
 import math
 import resource
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from sensorpool.admin import allowed_classes
 from sensorpool.admin.broker import probe_broker
 from sensorpool.admin.look import Finding, Look
 from sensorpool.client.pool import Pool
-from sensorpool.config import extensions, infra_classes
+from sensorpool.config import extensions
+from sensorpool.config.defaults import INFRA_FAILURES
+from sensorpool.config.origins import unknown_settings
 from sensorpool.config.settings import Settings
 from sensorpool.config.shared import differences, shared
-from sensorpool.config.variables import unknown_settings
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
-from sensorpool.model.words import counted
+from sensorpool.model.words import counted, nearest
 from sensorpool.publish import application, overlay, wire
 from sensorpool.publish.broker import Connection
 
@@ -77,8 +80,43 @@ def _names(settings: Settings) -> Iterator[Finding]:
         yield Finding("settings", "warning", f"there is no such setting: {name}")
     for said in application.ignored_variables(settings):
         yield Finding("celery", "warning", said)
-    for doubt in infra_classes.doubts(infra_classes.named_by_users(settings)):
-        yield Finding("settings", "wrong" if doubt.is_typo else "warning", doubt.said)
+    for name in settings.infra_failures:
+        if name not in INFRA_FAILURES:  # a process may lack a default
+            yield from doubt_about_exception(name)
+
+
+def doubt_about_exception(name: str) -> Iterator[Finding]:
+    """Yield why nothing counts as an exception of ``infra_failures``. Its module is imported."""
+    module, _, last = name.rpartition(".")
+    cls = None
+    try:
+        found = _module_or_class(module)
+        cls = getattr(found, last, None)
+    except Exception as error:
+        said, is_wrong = f"{name} cannot be imported here, so nothing counts as it: {one_line(error)}", False
+    else:
+        if cls is None:
+            said, is_wrong = f"{module} has no {last}{nearest(last, dir(found))}: write it as 'pkg.mod.Class'", True
+        elif not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            said, is_wrong = f"{name} is no exception class", True
+        elif (own := f"{cls.__module__}.{cls.__qualname__}") != name:
+            said, is_wrong = f"nothing counts as {name}: its own name is {own}, write that", False
+        else:
+            return
+    yield Finding("settings", "wrong" if is_wrong else "warning", f"INFRA_FAILURES: {said}")
+
+
+def _module_or_class(path: str) -> Any:
+    try:
+        return import_module(path)
+    except ModuleNotFoundError as error:
+        module, _, last = path.rpartition(".")
+        if not module or not path.startswith(f"{error.name}"):
+            raise
+        try:
+            return getattr(_module_or_class(module), last)
+        except AttributeError:
+            raise error from None
 
 
 def _overlay(settings: Settings) -> Iterator[Finding]:

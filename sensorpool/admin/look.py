@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from sensorpool.client.pool_view import PoolView
+from sensorpool.config import __version__
 from sensorpool.config.settings import Settings
-from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError
 from sensorpool.leases.background_notes import Isolated, Waiting, who_waits
 from sensorpool.leases.incidents import ChildDeath

@@ -16,7 +16,7 @@ from sensorpool.poke.classes import Classes, Way
 from sensorpool.poke.fork_guard import own_right
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
-from sensorpool.sensors.time_limit import set_time_limit
+from sensorpool.sensors.shared import set_time_limit
 
 _THIS_PROCESS = 1  # the number of the only event loop
 

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from sensorpool.config.catalogs import Catalog, Kind, Version
+from sensorpool.config.allowlist import Catalog, ClassKind, Version
 
 PACKAGE = "airflow"
 PROVED = "proved_sensors.json"
@@ -59,16 +59,16 @@ def catalog() -> Catalog:
         frozenset(path.rpartition(".")[2] for path in paths) for paths in (found.native, found.poolable)
     )
 
-    def kind_of(path: str) -> Kind:
+    def kind_of(path: str) -> ClassKind:
         *modules, name = path.split(".")
         if path in found.poolable or path in found.bases or name == _BASE:
-            return Kind.SENSOR
+            return ClassKind.SENSOR
         if name in native or name in _OF_CALLABLES:
-            return Kind.EXACT
+            return ClassKind.EXACT
         if not _TASKS.isdisjoint(modules):
             # Airflow hands the classes of its standard provider on under the names that they had in Airflow 2
             is_old_name = not path.startswith(_PROVIDERS) and name in poolable
-            return Kind.SENSOR if is_old_name else Kind.EXACT
-        return Kind.PLAIN
+            return ClassKind.SENSOR if is_old_name else ClassKind.EXACT
+        return ClassKind.PLAIN
 
     return Catalog(PACKAGE, found.poolable, kind_of, "docs/sensors.md", found.versions)

@@ -19,10 +19,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sensorpool.airflow.callables_enabled import Callables
 from sensorpool.airflow.catalog import catalog
 from sensorpool.airflow.compat import secrets_masker
-from sensorpool.config import refusals
 from sensorpool.config.defaults import BUILT_IN_SENSORS, PREFIX
-from sensorpool.config.fields import ClassPaths, Count, Names, Seconds
-from sensorpool.config.settings import Settings
+from sensorpool.config.options import ClassPaths, Count, Names, Seconds
+from sensorpool.config.settings import Settings, refusal_of
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import ask, one_line
 from sensorpool.model.values import LONGEST_SPAN
@@ -122,9 +121,7 @@ class AirflowSettings(BaseSettings):
         try:
             return cls(**(given | overrides))  # type: ignore[arg-type]  # pydantic checks them
         except ValidationError as error:
-            lines = [
-                refusals.line(item, cls.model_fields, lambda name: f"[{SECTION}] {name}") for item in error.errors()
-            ]
+            lines = [refusal_of(item, cls.model_fields, lambda name: f"[{SECTION}] {name}") for item in error.errors()]
             raise SettingsError("\n".join(lines)) from None
 
     def admits(self, dag_id: str, task_id: str) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sensorpool.config.version import __version__
+from sensorpool.config import __version__
 
 
 def get_provider_info() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from sensorpool.cli.output import NumberRange, json_option, print_json, say, say
     "--self",
     "alone",
     is_flag=True,
-    help="Look only at the workers and beats of this deployment and user on this host (or in this container).",
+    help="Look only at the workers and beats of this user on this host (or in this container).",
 )
 @click.option(
     "--within",

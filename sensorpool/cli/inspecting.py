@@ -19,8 +19,7 @@ from sensorpool.cli.output import (
 )
 from sensorpool.cli.pools import pool_to_look_at
 from sensorpool.client.pool_view import PoolView
-from sensorpool.config.refusals import variable
-from sensorpool.config.settings import Settings
+from sensorpool.config.settings import Settings, variable
 from sensorpool.model.states import Ending, State
 from sensorpool.model.words import ago, counted, when
 from sensorpool.store.inspecting import Selection

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from sensorpool.cli.output import Commands, bear_any_text, say, say_unknown_settings
-from sensorpool.config.version import __version__
+from sensorpool.config import __version__
 from sensorpool.errors import KeyConflict, Refused, SensorpoolError, SettingsError
 from sensorpool.instrumentation.logs import BriefFormatter
 from sensorpool.instrumentation.redaction import one_line

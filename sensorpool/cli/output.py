@@ -110,7 +110,7 @@ class Commands(click.Group):
 
 def say_unknown_settings() -> None:
     """Print a line for each setting that is written somewhere and does not exist."""
-    from sensorpool.config.variables import unknown_settings
+    from sensorpool.config.origins import unknown_settings
 
     with print_apart():  # a configuration is code, which may print
         found = unknown_settings()

@@ -8,8 +8,8 @@ from socket import gethostname
 import click
 
 from sensorpool.cli.output import Commands, json_option, print_json, say
+from sensorpool.config import __version__
 from sensorpool.config.settings import Settings
-from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation import alive, logs
 from sensorpool.leases.standalone_files import StateFile

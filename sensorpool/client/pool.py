@@ -13,7 +13,6 @@ from sensorpool.client.pool_view import PoolView
 from sensorpool.client.wait import Named
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, SensorpoolError, SettingsError, Unreachable
-from sensorpool.instrumentation.garbage import seldom_collected
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.leases.lease import Leases, leases_of
@@ -155,9 +154,8 @@ class Pool(PoolView):
         :raises KeyConflict: as `register`. After any error, earlier thousands are kept
             (`SensorpoolError.registered`), and a second registration finds them.
         """
-        with seldom_collected():
-            checked = [self.check(each, place, try_out=try_out) for place, each in enumerate(registrations)]
-            return [Instance.of(self, each) for each in self.register_checked(checked)]
+        checked = [self.check(each, place, try_out=try_out) for place, each in enumerate(registrations)]
+        return [Instance.of(self, each) for each in self.register_checked(checked)]
 
     def check(
         self, one: Registration | Mapping[str, Any], place: int = 0, *, try_out: bool = True

@@ -1,28 +1,70 @@
 """The classes that ``sensors_enabled`` enables: the path is judged before the import, the class after it.
 
-A pattern (``mycompany.sensors.*``) covers all class paths below that package.
+Below a package with a catalog a pattern stands for the classes that the catalog lists, and for no other: so it is with
+our own sensors, and with Airflow's providers (`sensorpool.airflow.catalog`).
 """
 
-import importlib.util
-from collections.abc import Iterable, Iterator
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
 
-from sensorpool.config.catalogs import Kind, catalog_of
+from sensorpool.config import extensions
+from sensorpool.config.defaults import BUILT_IN_SENSORS
+from sensorpool.model.patterns import covers, is_pattern
 
-
-def is_pattern(entry: str) -> bool:
-    """Whether a canonical entry is a pattern."""
-    return entry.endswith(".*")
-
-
-def package_of(pattern: str) -> str:
-    """Return the package (or module) that a canonical pattern names."""
-    return pattern.removesuffix(".*")
+_EXTENSIONS = "sensorpool.settings"  # entry points: a function's attribute ``catalog`` makes a catalog
 
 
-def covers(pattern: str, op_classpath: str) -> bool:
-    """Whether a class path is below the package of a canonical pattern. The pattern need not enable it."""
-    return op_classpath.startswith(pattern[:-1])
+class ClassKind(Enum):
+    """What a class means to a pattern: itself, or a class that is derived from it."""
+
+    SENSOR = "a sensor"
+    PLAIN = "no sensor"
+    EXACT = "a class that needs its exact name on the allowlist, and so does each class derived from it"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The catalog of one package.
+
+    :param package: the package, without a dot.
+    :param classes: the class paths that patterns stand for.
+    :param kind_of: returns what a class path below the package means as a base.
+    :param page: where the list stands, for people.
+    :param versions: distributions by package, each with the version that its classes were proved with.
+    """
+
+    package: str
+    classes: frozenset[str]
+    kind_of: Callable[[str], ClassKind]
+    page: str
+    versions: Mapping[str, "Version"] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True)
+class Version:
+    """The version of a distribution that the classes of a package were proved with."""
+
+    distribution: str
+    version: str
+
+
+def catalog_of(dotted: str) -> Catalog | None:
+    """Return the catalog of the package that a class path, module or pattern begins with, if it has one."""
+    package = dotted.partition(".")[0]
+    if package == _OURS.package:
+        return _OURS
+    made = (make() for one in extensions.load(_EXTENSIONS).values() if (make := getattr(one, "catalog", None)))
+    return next((catalog for catalog in made if catalog.package == package), None)
+
+
+def _kind_of_ours(path: str) -> ClassKind:
+    return ClassKind.SENSOR if path.rpartition(".")[2] in _OUR_NAMES else ClassKind.PLAIN
+
+
+_OUR_NAMES = frozenset(path.rpartition(".")[2] for path in BUILT_IN_SENSORS)
+_OURS = Catalog("sensorpool", frozenset(BUILT_IN_SENSORS), _kind_of_ours, "docs/reference.md")
 
 
 class Allowlist:
@@ -71,59 +113,11 @@ class Allowlist:
         """Return the class paths that are listed exactly, or by a catalog that a pattern stands for."""
         return self.exact.union(*(classes_of(pattern) for pattern in self.patterns))
 
-    def doubts(self) -> Iterator[str]:
-        """Yield a line for each pattern that enables nothing here. Nothing is imported."""
-        yield from filter(None, map(doubt_about, self.patterns))
-
 
 def classes_of(pattern: str) -> frozenset[str]:
     """Return the classes of a catalog that a pattern stands for; none where its package has no catalog."""
     catalog = catalog_of(pattern)
     return frozenset() if catalog is None else frozenset(path for path in catalog.classes if covers(pattern, path))
-
-
-def installed(pattern: str) -> dict[str, tuple[str, str, list[str]]]:
-    """Return what a pattern of a catalog stands for and is installed here.
-
-    :returns: by package: the version installed here, the version that its classes were proved with, and those.
-    """
-    catalog = catalog_of(pattern)
-    versions = {} if catalog is None else catalog.versions
-    classes, found = sorted(classes_of(pattern)), {}
-    for package, proved in versions.items():
-        own = [path for path in classes if path.startswith(f"{package}.")]
-        if own:
-            try:
-                found[package] = version(proved.distribution), proved.version, own
-            except PackageNotFoundError:
-                continue
-    return found
-
-
-def doubt_about(pattern: str) -> str | None:
-    """Return why a pattern enables nothing here; None: it may enable something. Nothing is imported."""
-    catalog = catalog_of(pattern)
-    if catalog is None:
-        top = pattern.partition(".")[0]
-        return (
-            None
-            if is_here(top)
-            else f"{pattern} enables no class: there is no {top} here; install it, or mend the name"
-        )
-    if not classes_of(pattern):
-        why = f"{catalog.page} lists none below it as poolable"
-        return f"{pattern} stands for no class: {why}; name its classes exactly, or mend the pattern"
-    if catalog.versions and not installed(pattern):
-        return f"{pattern} stands for classes of which none is installed here"
-    return None
-
-
-def is_here(module: str) -> bool:
-    """Whether there is a module by a name. The packages around it are imported, and may raise anything."""
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ModuleNotFoundError, ValueError):  # ValueError: a module that has no spec, as __main__
-        return False
 
 
 def _why_not(pattern: str, op_classpath: str) -> str | None:
@@ -143,7 +137,7 @@ def _base_by_exact_name(cls: type) -> str | None:
         if (catalog := catalog_of(path)) is None:
             found = _base_by_exact_name(base)
         else:
-            found = path if catalog.kind_of(path) is Kind.EXACT else None
+            found = path if catalog.kind_of(path) is ClassKind.EXACT else None
         if found is not None:
             return found
     return None

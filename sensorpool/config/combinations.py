@@ -17,11 +17,13 @@ from sensorpool.model.urls import (
 Rule = tuple[bool, str]
 """Whether the rule is broken, and its message, which begins with the setting's name."""
 
+_REDIS_EXAMPLE = "redis://:password@host:6379/0"
+_BROKER_EXAMPLE = f"{_REDIS_EXAMPLE} or amqp://user:password@host:5672//"
 _EXAMPLES = {
     "database_url": "postgresql://user:password@host:5432/name",
-    "redis_url": "redis://:password@host:6379/0",
-    "broker_url": "redis://:password@host:6379/0 or amqp://user:password@host:5672//",
-    "on_settled_broker_url": "redis://:password@host:6379/0 or amqp://user:password@host:5672//",
+    "redis_url": _REDIS_EXAMPLE,
+    "broker_url": _BROKER_EXAMPLE,
+    "on_settled_broker_url": _BROKER_EXAMPLE,
 }
 URLS = tuple(_EXAMPLES)
 _OF_SERVERS = ("redis_url", "broker_url", "on_settled_broker_url")
@@ -33,15 +35,7 @@ _BROKERS = (*_REDIS, "amqp", "amqps", "pyamqp")
 def impossible(settings: Options) -> list[str]:
     """Return the messages of the broken rules; for each URL only the first."""
     messages: dict[str, str] = {}
-    for rules in (
-        _names(settings),
-        _secrets(settings),
-        _late_task(settings),
-        _spans(settings),
-        _schemes(settings),
-        _spellings(settings),
-        _servers(settings),
-    ):
+    for rules in (_values(settings), _schemes(settings), _spellings(settings), _servers(settings)):
         for broken, message in rules:
             name = message.split()[0]
             if broken:
@@ -49,56 +43,35 @@ def impossible(settings: Options) -> list[str]:
     return list(messages.values())
 
 
-def _names(settings: Options) -> Iterator[Rule]:
-    """Rules for names."""
+def _values(s: Options) -> Iterator[Rule]:
+    """Rules for times, counts and secrets; no message has a secret."""
     yield (
-        settings.namespace == "results",
-        "NAMESPACE must not be results: in RabbitMQ the jobs of that pool would have the name of the results of a pool "
-        "without one",
+        s.heartbeat * 2 >= s.lease_ttl,
+        f"HEARTBEAT ({s.heartbeat:g} s) must be less than half of LEASE_TTL ({s.lease_ttl:g} s), "
+        "or one lost renewal loses the lease",
     )
-
-
-def _secrets(settings: Options) -> Iterator[Rule]:
-    """Rules for secrets; no message has one."""
-    for name, token in (("WEB_TOKEN", settings.web_token), ("WAKE_TOKEN", settings.wake_token)):
+    yield (
+        s.shards > s.shard_code_upper_limit,
+        f"SHARDS ({s.shards}) must not exceed SHARD_CODE_UPPER_LIMIT ({s.shard_code_upper_limit})",
+    )
+    yield (
+        s.poke_timeout * 2 > s.job_time_limit,
+        f"POKE_TIMEOUT ({s.poke_timeout:g} s) must be at most half of JOB_TIME_LIMIT ({s.job_time_limit:g} s), "
+        "or a slow poke ends its whole job",
+    )
+    yield (
+        s.tick > s.poke_interval,
+        f"TICK ({s.tick:g} s) must not exceed POKE_INTERVAL ({s.poke_interval:g} s), "
+        "or the default interval cannot be kept",
+    )
+    for name, token in (("WEB_TOKEN", s.web_token), ("WAKE_TOKEN", s.wake_token)):
         yield (
             bool(token) and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()),
             f"{name} must have {SHORTEST_TOKEN} characters at least, all of them printable ASCII",
         )
     yield (
-        bool(settings.wake_token) and settings.wake_token == settings.web_token,
+        bool(s.wake_token) and s.wake_token == s.web_token,
         "WAKE_TOKEN must be another one than WEB_TOKEN: who sends events may not see the pages",
-    )
-
-
-def _late_task(settings: Options) -> Iterator[Rule]:
-    """Rules for the task that is sent for late conditions."""
-    yield (
-        bool(settings.on_late_task) and settings.broker == MEMORY and not settings.on_settled_broker_url,
-        "ON_LATE_TASK needs a broker that others can reach: name one in ON_SETTLED_BROKER_URL",
-    )
-
-
-def _spans(settings: Options) -> Iterator[Rule]:
-    """Rules for times and counts."""
-    yield (
-        settings.heartbeat * 2 >= settings.lease_ttl,
-        f"HEARTBEAT ({settings.heartbeat:g} s) must be less than half of LEASE_TTL ({settings.lease_ttl:g} s), "
-        "or one lost renewal loses the lease",
-    )
-    yield (
-        settings.shards > settings.shard_code_upper_limit,
-        f"SHARDS ({settings.shards}) must not exceed SHARD_CODE_UPPER_LIMIT ({settings.shard_code_upper_limit})",
-    )
-    yield (
-        settings.poke_timeout * 2 > settings.job_time_limit,
-        f"POKE_TIMEOUT ({settings.poke_timeout:g} s) must be at most half of JOB_TIME_LIMIT "
-        f"({settings.job_time_limit:g} s), or a slow poke ends its whole job",
-    )
-    yield (
-        settings.tick > settings.poke_interval,
-        f"TICK ({settings.tick:g} s) must not exceed POKE_INTERVAL ({settings.poke_interval:g} s), "
-        "or the default interval cannot be kept",
     )
 
 
@@ -130,27 +103,25 @@ def _schemes(settings: Options) -> Iterator[Rule]:
 
 def _spellings(settings: Options) -> Iterator[Rule]:
     """Rules for how a URL is written."""
-    given = {name: str(getattr(settings, name)) for name in URLS}
-    urls = {name: each_broker(url) if name.endswith("broker_url") else [url] for name, url in given.items()}
-    for name, each in urls.items():
-        yield (
-            any(map(is_half_quoted, each)),
-            f"{name.upper()} has an @ after its host: quote the password's (@ is %40, / is %2F, # is %23)",
-        )
-    for name in _OF_SERVERS:
-        yield (
-            any(map(has_no_number, urls[name])),
-            f"{name.upper()} must end in the number of a Redis database, like redis://localhost:6379/0",
-        )
-    for name in _OF_SERVERS:
-        unread = next(filter(None, map(sentinel.problem, urls[name])), "")
-        yield bool(unread), f"{name.upper()} has {unread}: write {sentinel.EXAMPLE}"
-        odd = next(filter(None, map(odd_option, urls[name])), "")
-        yield bool(odd), f"{name.upper()} has {odd}"
     for name, example in _EXAMPLES.items():
+        given, shown = str(getattr(settings, name)), name.upper()
+        urls = each_broker(given) if name.endswith("broker_url") else [given]
         yield (
-            any(map(has_odd_address, urls[name])),
-            f"{name.upper()} has no number from 1 to 65535 for a port, or half a bracket: write {example} "
+            any(map(is_half_quoted, urls)),
+            f"{shown} has an @ after its host: quote the password's (@ is %40, / is %2F, # is %23)",
+        )
+        if name in _OF_SERVERS:
+            yield (
+                any(map(has_no_number, urls)),
+                f"{shown} must end in the number of a Redis database, like redis://localhost:6379/0",
+            )
+            unread = next(filter(None, map(sentinel.problem, urls)), "")
+            yield bool(unread), f"{shown} has {unread}: write {sentinel.EXAMPLE}"
+            odd = next(filter(None, map(odd_option, urls)), "")
+            yield bool(odd), f"{shown} has {odd}"
+        yield (
+            any(map(has_odd_address, urls)),
+            f"{shown} has no number from 1 to 65535 for a port, or half a bracket: write {example} "
             "(in a password @ is %40, / is %2F, # is %23)",
         )
 
@@ -165,4 +136,8 @@ def _servers(settings: Options) -> Iterator[Rule]:
         settings.redis_url == MEMORY and settings.broker != MEMORY,
         "REDIS_URL is memory://, which serves one process only, but BROKER_URL is shared: "
         "name the Redis that holds the leases",
+    )
+    yield (
+        bool(settings.on_late_task) and settings.broker == MEMORY and not settings.on_settled_broker_url,
+        "ON_LATE_TASK needs a broker that others can reach: name one in ON_SETTLED_BROKER_URL",
     )

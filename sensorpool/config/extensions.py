@@ -2,13 +2,13 @@
 
 The core does not import airflow. Airflow's side extends it through these groups:
 
-``sensorpool.settings``   functions that return settings by name (`settings`); their attribute ``names`` has further
-                          settings (`variables`) and ``own`` reads them (`origins`), ``place`` names their source,
+``sensorpool.settings``   functions that return settings by name (`settings`). Their attribute ``names`` has further
+                          settings and ``own`` reads them (`origins`), ``place`` names their source,
                           ``written`` returns the names that are written there,
                           ``unknown`` returns names there that are no settings,
                           ``shared`` names those of ``own`` that all processes share (`shared`),
                           ``default_sensors`` the classes that are enabled where none are named,
-                          ``catalog`` makes a catalog for patterns (`catalogs`)
+                          ``catalog`` makes a catalog for patterns (`allowlist`)
 ``sensorpool.adapters``   by class path: functions that return the class that is poked in its place (`poke.classes`)
 ``sensorpool.shared_calls`` by class path: functions that return its shared call (`poke.shared_call`)
 ``sensorpool.rescuers``   functions that do a further chore of rescue (`rescue`)

@@ -1,7 +1,7 @@
 """Settings that all processes of a pool have to agree on, as texts to compare: a worker reads them when it starts.
 
-Not among them: the terms, ticks and queues, which the roster compares by itself; what may differ from host to
-host, as the number of threads; and secrets.
+Not among them are the terms, ticks and queues, which the roster compares by itself, what may differ from host
+to host, such as the number of threads, and secrets.
 """
 
 import json
@@ -36,13 +36,13 @@ def shared(settings: Settings) -> dict[str, Any]:
 def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
     """Return a line for each setting that both have, with different values."""
     return [
-        f"{name.upper()} is {_apart(value, there[name])}"
+        f"{name.upper()} is {_difference(value, there[name])}"
         for name, value in here.items()
         if name in there and there[name] != value
     ]
 
 
-def _apart(here: object, there: object) -> str:
+def _difference(here: object, there: object) -> str:
     """Return in words in what two values of a setting differ."""
     if not (isinstance(here, list) and isinstance(there, list)):
         return f"{here} here and {there} there"

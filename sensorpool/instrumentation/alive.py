@@ -2,13 +2,13 @@
 
 A process gets on when its main loop comes round, or waits for the broker (such waits have time limits of their own). So
 a probe restarts a process that is stuck, but none in an outage. A thread writes the sign, because the main loop may
-wait for a minute. A sign belongs to one process, of one deployment (by its environment) and one container. Other
-processes of this user on this host have theirs beside it, even with the same node name. Times are by the monotonic
-clock, which all processes of a host share and which starts again with the host. Imports next to nothing.
+wait for a minute. Each process of this user on this host has a sign of its own, even with the same node name.
+
+Times are by the monotonic clock, which all processes of a host share and which starts again with the host. The module
+imports next to nothing.
 """
 
 import contextlib
-import hashlib
 import os
 import re
 import sys
@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sensorpool.instrumentation.background import BackgroundThread
-from sensorpool.instrumentation.redaction import hide_password
 
-_EVERY = 5.0  # seconds between two signs; a cold process takes milliseconds of CPU to write one
+_EVERY = 5.0  # seconds between two signs: a cold process takes milliseconds of CPU to write one
 SHORTEST = 10.0  # seconds without a sign that tell a process that is stuck from one that is between two signs
 _ROUND = 30.0  # seconds that the main loop may take to come round
 _BROKER = (
@@ -33,22 +32,16 @@ _BROKER = (
 _AT_WORK = ("logging", "celery", "billiard", "sensorpool")  # called from a broker's module, these do not wait for it
 _FORGOTTEN = 86_400.0  # seconds after which a starting process deletes the sign of a killed one
 _SUFFIX = ".alive"
-_TELLING = ("DATABASE_URL", "DATABASE_SCHEMA", "REDIS_URL", "BROKER_URL", "NAMESPACE")  # settings that tell pools apart
-_TEMPORARY = ("TMPDIR", "TEMP", "TMP")  # as Python's `tempfile`
-_ELSE = ("/tmp", "/var/tmp")  # noqa: S108
-_PLACES = ("AIRFLOW_CONFIG", "AIRFLOW_HOME", "XDG_STATE_HOME", "HOME")  # decide the database without DATABASE_URL
-
-_FILE = re.compile(rf"(?P<name>.+)\.(?P<deployment>[0-9a-f]{{12}})\.(?P<process>\d+){re.escape(_SUFFIX)}")
+_FILE = re.compile(rf"(?P<name>.+)\.(?P<process>\d+){re.escape(_SUFFIX)}")
 
 _ours: "Sign | None" = None
 
 
-class Found(NamedTuple):
+class FoundSign(NamedTuple):
     """The sign of a process, by the name of its file."""
 
     path: Path
     name: str
-    deployment: str
     process: int
 
     def __str__(self) -> str:
@@ -58,22 +51,9 @@ class Found(NamedTuple):
     def age(self) -> float:
         """How many seconds ago the sign was written; negative if the host has started since."""
         try:
-            return time.monotonic() - float(self._words[0])
+            return time.monotonic() - float(self.path.read_text().split()[0])
         except (OSError, ValueError, IndexError):
             return float("inf")
-
-    @property
-    def is_of_the_living(self) -> bool:
-        """Whether its process lives: a process with the same number and the same start time."""
-        try:
-            started = self._words[1]
-        except (OSError, ValueError, IndexError):
-            return False
-        return _started(self.process) == started
-
-    @property
-    def _words(self) -> list[str]:
-        return self.path.read_text().split()
 
 
 class Sign:
@@ -85,15 +65,10 @@ class Sign:
     def __init__(self, name: str) -> None:
         self.name = re.sub("[^A-Za-z0-9@._-]", "_", name)[:200]
         self._process = os.getpid()
-        self._started = _started(self._process)
-        self.path = folder() / f"{self.name}.{deployment()}.{self._process}{_SUFFIX}"
+        self.path = folder() / f"{self.name}.{self._process}{_SUFFIX}"
         self._main = threading.main_thread().ident
-        self._round = time.monotonic()
-        self._thread = BackgroundThread("alive", self._keep)
-
-    def come_round(self, until: float = 0.0) -> None:
-        """Note that the main loop has come round, and need not again for ``until`` more seconds."""
-        self._round = time.monotonic() + until
+        self.round = time.monotonic()  # when the main loop came round
+        self.thread = BackgroundThread("alive", self._keep)
 
     def write(self) -> None:
         """Write the sign.
@@ -106,30 +81,26 @@ class Sign:
             _make(self.path.parent)
             self._write()
 
-    def keep(self) -> None:
-        """Have a thread write the sign from now on, while the process gets on."""
-        self._thread.start()
-
     def take_away(self) -> None:
         """Remove the sign: the process ends."""
         if os.getpid() == self._process:  # not in a fork
-            self._thread.close(_EVERY)
+            self.thread.close(_EVERY)
             with contextlib.suppress(OSError):
                 self.path.unlink()
 
     def gets_on(self) -> bool:
         """Whether the main loop came round lately, or waits for the broker."""
-        return time.monotonic() - self._round < _ROUND or self._waits_for_broker()
+        return time.monotonic() - self.round < _ROUND or self._waits_for_broker()
 
     def _keep(self) -> None:
-        while not self._thread.wait(_EVERY):
+        while not self.thread.wait(_EVERY):
             if self.gets_on():
                 with contextlib.suppress(OSError):  # a full disk; the probe reports it
                     self.write()
 
     def _write(self) -> None:
         part = self.path.with_suffix(".part")
-        part.write_text(f"{time.monotonic()} {self._started}")
+        part.write_text(str(time.monotonic()))
         part.replace(self.path)
 
     def _waits_for_broker(self) -> bool:
@@ -149,9 +120,7 @@ def folder() -> Path:
 
     Python's `tempfile` tries to write first. On a full disk it would choose another folder than before.
     """
-    given = [os.environ.get(name) for name in _TEMPORARY]
-    usable = (each for each in (*given, *_ELSE) if each and os.path.isdir(each) and os.access(each, os.W_OK | os.X_OK))
-    return Path(os.path.abspath(next(usable, "/tmp"))) / f"sensorpool-{os.getuid()}"  # noqa: S108  # no file of others
+    return Path(os.path.abspath(os.environ.get("TMPDIR") or "/tmp")) / f"sensorpool-{os.getuid()}"  # noqa: S108
 
 
 def _make(place: Path) -> None:
@@ -167,15 +136,14 @@ def _make(place: Path) -> None:
 def begin(name: str) -> None:
     """Write the first sign of this process; `keep` writes the next ones.
 
-    :raises OSError: when it cannot be written; the process can run without.
+    :raises OSError: when it cannot be written. The process can run without.
     """
     global _ours
     _make(folder())
     sign = Sign(name)
     for found in _all():
-        is_old = not 0 <= found.age <= _FORGOTTEN
-        is_before = found.name == sign.name and found.deployment == deployment() and not found.is_of_the_living
-        if is_old or is_before:
+        is_before = found.name == sign.name and not _lives(found.process)
+        if is_before or not 0 <= found.age <= _FORGOTTEN:
             found.path.unlink(missing_ok=True)
     sign.write()
     _ours = sign
@@ -184,13 +152,13 @@ def begin(name: str) -> None:
 def keep() -> None:
     """Have a thread write this process's sign, if it has one. Call it after its forks."""
     if _ours is not None:
-        _ours.keep()
+        _ours.thread.start()
 
 
 def come_round(until: float = 0.0) -> None:
     """Note that the main loop has come round, and need not again for ``until`` more seconds. Costs next to nothing."""
     if _ours is not None:
-        _ours.come_round(until)
+        _ours.round = time.monotonic() + until
 
 
 def gets_on() -> bool:
@@ -207,14 +175,13 @@ def end() -> None:
 
 
 def problems(within: float, pidfile: Path | None = None) -> list[str]:
-    """Return a line for each process of this deployment without a sign of life for ``within`` seconds.
+    """Return a line for each process of this user and host without a sign of life for ``within`` seconds.
 
-    It looks at the processes of this user, and in a container at the container's own. A killed process is among them
-    until it starts again under its name.
+    A killed process is among them until it starts again under its name.
 
     :param pidfile: the pidfile of the only process to look at; None: all processes.
     """
-    signs, who = _signs(), "no worker or beat of this deployment shows"
+    signs, who = _all(), "no worker or beat shows"
     if pidfile is not None:
         try:
             process = int(pidfile.read_text())
@@ -223,11 +190,9 @@ def problems(within: float, pidfile: Path | None = None) -> list[str]:
         except ValueError:
             return [f"{pidfile} holds no process's number: is it the --pidfile of a worker or beat?"]
         signs = [each for each in signs if each.process == process]
-        who = f"process {process} of {pidfile}, as one of this deployment, does not show"
+        who = f"process {process} of {pidfile} does not show"
     if not signs:
-        others = sum(each.deployment != deployment() for each in _all())
-        why = f"; {others} of other deployments do: has the probe the environment of the worker?" if others else ""
-        return [f"{who} signs of life in {folder()}{why}"]
+        return [f"{who} signs of life in {folder()}"]
     found = []
     for each in signs:
         age = each.age
@@ -237,49 +202,21 @@ def problems(within: float, pidfile: Path | None = None) -> list[str]:
     return found
 
 
-def deployment() -> str:
-    """Return the part of the signs' names that stands for this deployment: one pool, and one container."""
-    parts = [_setting(name) for name in _TELLING]
-    if not parts[0]:
-        parts += [os.environ.get(name, "") for name in _PLACES]
-    try:
-        parts.append(os.readlink("/proc/self/ns/pid"))  # a probe runs inside of its container
-    except OSError:
-        parts.append("")  # no Linux
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:12]
-
-
-def _setting(name: str) -> str:
-    prefixes = ("SENSORPOOL_", "AIRFLOW__SENSORPOOL__")
-    return hide_password(next((value for each in prefixes if (value := os.environ.get(f"{each}{name}"))), ""))
-
-
-def _all() -> list[Found]:
+def _all() -> list[FoundSign]:
     """Return all signs of this user on this host."""
     found = []
     for path in sorted(folder().glob(f"*{_SUFFIX}")):
         if (match := _FILE.fullmatch(path.name)) is not None:
-            found.append(Found(path, match["name"], match["deployment"], int(match["process"])))
+            found.append(FoundSign(path, match["name"], int(match["process"])))
     return found
 
 
-def _signs() -> list[Found]:
-    """Return the signs of this deployment."""
-    return [each for each in _all() if each.deployment == deployment()]
-
-
-def _started(process: int) -> str:
-    """Return when a process started, in the kernel's ticks; ``gone``, or ``there`` where the kernel does not tell."""
-    try:
-        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        return "gone" if state in "ZX" else fields[18]
-    except (OSError, IndexError):
-        if Path("/proc/self/stat").exists():
-            return "gone"
+def _lives(process: int) -> bool:
+    """Whether there is a process of this number."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
-        return "gone"
+        return False
     except OSError:
-        pass  # the process of another user
-    return "there"
+        pass  # that of another user
+    return True

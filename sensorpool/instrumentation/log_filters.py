@@ -1,4 +1,4 @@
-"""Filters of the log: what pokes log, and what Celery says of each job."""
+"""A filter of the log: what pokes log."""
 
 import logging
 import threading
@@ -52,39 +52,16 @@ class PokeLines(logging.Filter):
         return left >= 0
 
 
-class JobLines(logging.Filter):
-    """Leaves out what Celery says of each of our jobs at INFO: that it was received, and that it has succeeded.
-
-    Most jobs find nothing that is due. What a job has poked is a line of ours; at DEBUG Celery's lines are there too.
-    """
-
-    def __init__(self, level: int) -> None:
-        super().__init__()
-        self._is_told = level <= logging.DEBUG
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line goes into the log."""
-        data = record.__dict__.get("data")
-        name = data.get("name") if type(data) is dict else None
-        is_ours = type(name) is str and name.partition(".")[0] == ROOT
-        return not (is_ours and record.levelno == logging.INFO and not self._is_told)
-
-
 def _spell_out(record: logging.LogRecord) -> None:
     """Replace a record's message, arguments and traceback by plain text."""
     if record.args or type(record.msg) is not str:
         try:
-            record.msg = _exact(record.getMessage())
+            record.msg = record.getMessage()
         except Exception as error:
             record.msg = f"(a line of {record.name} cannot be spelt: {type(error).__name__})"
         record.args = None
     if record.exc_info and not record.exc_text:
         try:
-            record.exc_text = _exact(_FORMATTER.formatException(record.exc_info))
+            record.exc_text = _FORMATTER.formatException(record.exc_info)
         except Exception as error:
             record.exc_text = f"(its traceback cannot be spelt: {type(error).__name__})"
-
-
-def _exact(text: str) -> str:
-    """Return a text as an exact `str`: an object of a derived class may do anything when it is used."""
-    return text if type(text) is str else "".join(["", str.__str__(text)])

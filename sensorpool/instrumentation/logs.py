@@ -4,22 +4,13 @@ import json
 import logging
 import os
 import sys
-from collections import deque
-from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from socket import gethostname
-from typing import Any, ClassVar
+from typing import Any
 
-from sensorpool.instrumentation.log_filters import ROOT, JobLines, PokeLines
+from sensorpool.instrumentation.log_filters import ROOT, PokeLines
 from sensorpool.instrumentation.redaction import hide, printable
 
-_OF_A_JOB = (
-    "celery",
-    "celery.app.trace",
-    "celery.task",
-    "celery.worker",
-)  # these loggers write on the job's thread, and propagate to the root
 _TELL_OF_EACH_JOB = ("celery.app.trace", "celery.worker.strategy")
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _root = logging.getLogger()
@@ -139,33 +130,14 @@ class _Own:
 
     name: str | None = None
     handlers: list[logging.Handler] | None = None
-    others: ClassVar[dict[logging.Logger, list[logging.Handler]]] = {}
-    strays: ClassVar[deque[logging.Handler]] = deque()
     level = logging.INFO
     poke_level = logging.WARNING
 
 
-class _Nowhere(logging.Handler):
-    """Takes the lines of pokes and drops them. It has no lock."""
-
-    def createLock(self) -> None:
-        self.lock = None
-
-    def handle(self, record: logging.LogRecord) -> bool:
-        """Filter a line, which formats it. Since Python 3.13 the handler's own would need the lock."""
-        return bool(self.filter(record))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Do nothing."""
-
-
 def silence(poke_log_level: str) -> None:
-    """Log nothing in this process; the lines of pokes are still formatted, on their threads, as in a worker.
-
-    :param poke_log_level: the least level that is formatted.
-    """
+    """Log nothing in this process. Pokes may ask for the least level of their lines, which is as in a worker."""
     root = logging.getLogger()
-    root.handlers[:] = [_Nowhere()]
+    root.handlers[:] = [logging.NullHandler()]
     root.setLevel(poke_log_level)
     adopt(root, "text", poke_log_level)
 
@@ -183,32 +155,18 @@ def adopt(logger: logging.Logger, log_format: str, poke_log_level: str) -> None:
     """Give a logger's handlers our format and our filter for pokes; remember the handlers of the root logger."""
     for handler in logger.handlers:
         handler.setFormatter(formatter(log_format))
-        _set_filter(handler, PokeLines(poke_log_level))
+        others = [each for each in handler.filters if type(each) is not PokeLines]
+        handler.filters[:] = [*others, PokeLines(poke_log_level)]
     if logger is logging.getLogger():
-        _keep(logger)
-        for name in _TELL_OF_EACH_JOB:
-            _set_filter(logging.getLogger(name), JobLines(logger.level))
+        _Own.handlers, _Own.level = list(logger.handlers), logger.level
+        for name in _TELL_OF_EACH_JOB:  # what a job has poked is a line of ours
+            logging.getLogger(name).setLevel(logging.DEBUG if logger.level <= logging.DEBUG else logging.WARNING)
         _Own.poke_level = logging.getLevelName(poke_log_level)
-
-
-def _set_filter(of: logging.Handler | logging.Logger, wanted: logging.Filter) -> None:
-    """Give a handler or a logger a filter, in the place of an earlier one of its kind."""
-    of.filters[:] = [*(each for each in of.filters if type(each) is not type(wanted)), wanted]
 
 
 def name_process(name: str) -> None:
     """Say which worker or beat this process is one of: JSON lines have it."""
     _Own.name = name
-
-
-def _keep(root: logging.Logger) -> None:
-    _Own.handlers, _Own.level = list(root.handlers), root.level
-    _Own.others = {}
-
-
-def keep_others() -> None:
-    """Remember the handlers of Celery's loggers, which a job logs with too. Call it before the first poke."""
-    _Own.others = {other: list(other.handlers) for other in map(logging.getLogger, _OF_A_JOB)}
 
 
 def restore() -> int | None:
@@ -221,39 +179,16 @@ def restore() -> int | None:
     if _Own.handlers is None:
         return None
     if list(map(id, _root.handlers)) != list(map(id, _Own.handlers)):
-        _put_back(_root, _Own.handlers)
-        _root.level = _Own.level  # not by `setLevel`, which takes a lock that a poke may hold
-        _forget_levels(_root)
+        _root.handlers[:] = _Own.handlers
+        _root.setLevel(_Own.level)
         for name, found in list(logging.Logger.manager.loggerDict.items()):
-            if isinstance(found, logging.Logger):
-                _forget_levels(found)
-                if name.partition(".")[0] in {ROOT, "celery"}:
-                    found.disabled = False  # `logging.config` disables loggers by default
-    for other, handlers in _Own.others.items():
-        if (other.handlers or handlers) and list(map(id, other.handlers)) != list(map(id, handlers)):
-            _put_back(other, handlers)
+            if isinstance(found, logging.Logger) and name.partition(".")[0] in {ROOT, "celery"}:
+                found.disabled = False  # `logging.config` disables loggers by default
     return _Own.poke_level
 
 
 def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _put_back(to: logging.Logger, handlers: list[logging.Handler]) -> None:
-    """Give a logger its handlers back. Keep the others: a destroyed handler takes the lock of all logging."""
-    _Own.strays.extend(to.handlers)
-    to.handlers[:] = handlers
-
-
-def strays() -> Iterator[logging.Handler]:
-    """Yield each handler that was taken off, once. The caller drops it on a thread on which nothing waits."""
-    with suppress(IndexError):
-        while True:
-            yield _Own.strays.popleft()
-
-
-def _forget_levels(of: logging.Logger) -> None:
-    of.__dict__["_cache"].clear()
 
 
 def _plain(value: Any) -> Any:

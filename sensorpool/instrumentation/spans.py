@@ -1,6 +1,6 @@
-"""OpenTelemetry's spans of a job: `job`, and in it `load`, `poke`, `settle`; `publish` follows a settle.
+"""OpenTelemetry's spans of a job: `job`, and in it `load`, `poke`, `settle`. `publish` follows a settle.
 
-A worker makes them where OpenTelemetry's variables ask for them; each process, where another package in it has set a
+A worker makes them where OpenTelemetry's variables ask for them, and each process where another package in it has set a
 tracer provider. Elsewhere its packages are not even imported. No span has the text of an error, where a secret may be.
 """
 
@@ -80,11 +80,11 @@ def set_up() -> None:
 
         if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             trace.set_tracer_provider(_provider())
-    except ImportError as error:
-        mend = f"{asked[0]} asks for traces: install sensorpool with its extra `otel`"
+    except Exception as error:
+        mend = "mend the variables that begin with OTEL_"  # the SDK does not understand one
+        if isinstance(error, ImportError):
+            mend = f"{asked[0]} asks for traces: install sensorpool with its extra `otel`"
         log.warning("no traces are made", error=one_line(error), mend=mend)
-    except Exception as error:  # a variable that the SDK does not understand
-        log.warning("no traces are made", error=one_line(error), mend="mend the variables that begin with OTEL_")
 
 
 @cache
@@ -92,15 +92,10 @@ def _tracer() -> Any:
     """Return what makes spans; None: this process has no provider."""
     if "opentelemetry.trace" not in sys.modules:
         return None
-    try:
-        from opentelemetry import trace
+    from opentelemetry import trace
 
-        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            return None
-        return trace.get_tracer("sensorpool")
-    except Exception as error:
-        log.warning("no traces are made", error=one_line(error))
-        return None
+    is_set = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    return trace.get_tracer("sensorpool") if is_set else None
 
 
 def _provider() -> Any:

@@ -37,7 +37,7 @@ from sensorpool.poke.slots import Slots
 from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.poke.tools import PokeTools
 from sensorpool.poke.unit import PokeUnit
-from sensorpool.sensors.time_limit import set_time_limit
+from sensorpool.sensors.shared import set_time_limit
 
 _STACKS = 96  # threads whose stacks fit into memory besides what pokes take; with more threads, the limit is set anew
 _GRACE = 1.5  # seconds that the main thread may stand still beyond a poke's limit

@@ -18,7 +18,7 @@ from sensorpool.poke.shared_call import SharedCalls
 from sensorpool.poke.slots import Slots
 from sensorpool.poke.thread_lane import ThreadLane
 from sensorpool.poke.tools import PokeTools
-from sensorpool.sensors.time_limit import set_time_limit
+from sensorpool.sensors.shared import set_time_limit
 
 
 class Poker:

@@ -11,7 +11,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from sensorpool.instrumentation import logs
 from sensorpool.poke.fork_guard import end_copy
 from sensorpool.poke.reusable_threads import ReusableThreads
 
@@ -42,9 +41,6 @@ class SensorFinalizer:
 
     def look_after(self) -> None:
         """Start a thread that destroys what waits, if every such thread is held up."""
-        for handler in logs.strays():
-            finalize(handler)
-            del handler
         running, hanging = len(self._since), self.hanging
         if _waiting.empty() or running >= _MOST or running > hanging:
             return

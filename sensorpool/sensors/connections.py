@@ -8,24 +8,15 @@ import os
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-from sensorpool.errors import InfraFailure, SensorpoolError, SettingsError
+from sensorpool.errors import SensorpoolError, SettingsError
 from sensorpool.instrumentation.redaction import hide_password, learn
-
-__all__ = [
-    "InfraFailure",
-    "PokeFailed",
-    "connection",
-    "connection_object",
-    "one_line",
-    "shown_url",
-    "variable",
-]
 
 MAX_REASON = 300
 _SHORTEST_SECRET = 4  # hiding every "1" of a message would hide the message
+_PORTS = {"http": 80, "https": 443, "ftp": 21, "sftp": 22, "ssh": 22, "smb": 445}
 
 
 class PokeFailed(SensorpoolError):
@@ -63,6 +54,24 @@ def connection_object(name: str, value: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise SettingsError(f"{name} is not a JSON object") from None
     return found
+
+
+class Server(NamedTuple):
+    """What a URL names before its path."""
+
+    scheme: str
+    host: str
+    port: object
+
+
+def server_of(url: str, port: object = None) -> Server:
+    """Return the server of a URL: a password for one goes to no other.
+
+    :param port: that of URLs without one, if it is not the protocol's.
+    :raises ValueError: when the URL is malformed.
+    """
+    parts = urlsplit(url)
+    return Server(parts.scheme, parts.hostname or "", parts.port or port or _PORTS.get(parts.scheme))
 
 
 def shown_url(url: str) -> str:

@@ -1,9 +1,17 @@
-"""One small engine for each database of SQL sensors."""
+"""One engine for each database of SQL sensors. Its connections are kept until they have been idle for a while.
 
-from typing import Any
+SQLAlchemy's pool keeps a fixed number for ever. A low number has each burst of pokes connect anew, which costs more
+than the pokes. A high one holds connections of the user's server through the hours between two bursts.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from sqlalchemy import Connection, CursorResult, Engine, NullPool, Row, create_engine, event
+from sqlalchemy import Connection, CursorResult, Engine, NullPool, QueuePool, Row, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -13,17 +21,59 @@ from sqlalchemy.exc import (
     OperationalError,
     ProgrammingError,
 )
+from sqlalchemy.pool import ConnectionPoolEntry
 
-from sensorpool.errors import SettingsError
-from sensorpool.sensors.connections import InfraFailure
-from sensorpool.sensors.kept_connections import KeptConnections, try_out_connections
-from sensorpool.sensors.postgres_cells import read_any_cell
+from sensorpool.errors import InfraFailure, SettingsError
 from sensorpool.sensors.shared import Shared
 from sensorpool.sensors.sql_errors import has_code, said_by
 from sensorpool.sensors.statement_limits import begins, limit_connections, limit_transaction
 
+Answer = TypeVar("Answer")
+
 MAX_ENGINES = 32
 CONNECT_SECONDS = 5
+OLDEST = 240  # seconds: firewalls drop connections that are idle for longer
+IDLE_KEPT = 30.0  # seconds
+KEPT = 4  # connections that are kept however long they are idle
+
+
+class KeptConnections(QueuePool):
+    """A pool that closes connections which have been idle for `IDLE_KEPT`, but for the last `KEPT`."""
+
+    _is_watched = False
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        record.info["idle_since"] = time.monotonic()
+        super()._do_return_conn(record)
+        if self.checkedin() > KEPT and not self._is_watched:
+            self._watch()
+
+    def _watch(self) -> None:
+        timer = threading.Timer(IDLE_KEPT, self._look)
+        timer.daemon = True
+        with suppress(RuntimeError):  # no thread can be started: the next connection that is returned tries again
+            timer.start()
+            self._is_watched = True
+
+    def _look(self) -> None:
+        self._is_watched = False
+        self.close_idle()
+        if self.checkedin() > KEPT:
+            self._watch()
+
+    def close_idle(self) -> None:
+        """Close the connections that have been idle for too long."""
+        latest, idle = time.monotonic() - IDLE_KEPT, self._pool
+        while True:
+            with idle.mutex:  # type: ignore[attr-defined]
+                found = idle.queue  # type: ignore[attr-defined]
+                # the first has been idle for longest: the last that was returned is taken first
+                if len(found) <= KEPT or found[0].info.get("idle_since", 0.0) > latest:
+                    return
+                record = found.popleft()
+            self._dec_overflow()
+            record.close()
+
 
 _engines: Shared[str, Engine] = Shared(MAX_ENGINES, discard=Engine.dispose)
 
@@ -33,6 +83,7 @@ _SERVER: dict[str, Any] = {
     "poolclass": KeptConnections,
     "pool_size": 0,  # no limit
     "pool_use_lifo": True,  # idle connections stay idle, so that they are closed
+    "pool_recycle": OLDEST,
 }
 # their drivers close a cursor after they have read all its rows
 _READ_TO_THE_END = ("mysql", "mariadb")
@@ -51,19 +102,34 @@ _CONNECT_ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-def connect(name: str, url: str) -> Connection:
-    """Return a connection to the database of the variable ``name``; its close rolls back.
+def ask(name: str, url: str, question: Callable[[Connection], Answer]) -> Answer:
+    """Ask the database of the variable ``name`` a question in a transaction that is rolled back.
 
     There are as many connections at once as pokes: a poke waits for no other poke, above all not for one that hangs.
 
-    :raises DBAPIError: when the database ends the connection at once.
+    :param question: is called again, with another connection, where a kept one turns out to be closed.
+    :raises DBAPIError: when the database refuses the question, or ends the connection.
     :raises InfraFailure: when the database cannot be reached.
     :raises SettingsError: when the URL or an option of it is malformed, or its driver is not installed; the text leaves
         out the URL.
     """
     engine = _engines.get(url, lambda: _make_engine(name, url))
+    while True:
+        connection = _connect(engine, name, url)
+        was_kept = connection.info.get("was_asked", False)
+        connection.info["was_asked"] = True
+        try:
+            with connection:
+                limit_transaction(connection)
+                return question(connection)
+        except DBAPIError as error:
+            if not (was_kept and error.connection_invalidated):
+                raise
+
+
+def _connect(engine: Engine, name: str, url: str) -> Connection:
     try:
-        connection = engine.connect()
+        return engine.connect()
     except (OperationalError, InterfaceError, OSError) as error:
         raise InfraFailure(f"{name}: the database cannot be reached: {said_by(error, url)}") from error
     # AttributeError: PyMySQL says so of an unknown charset
@@ -71,12 +137,6 @@ def connect(name: str, url: str) -> Connection:
         if isinstance(error, ProgrammingError) and has_code(error):
             raise  # the server has answered
         raise SettingsError(f"{name}: its driver refuses an option: {said_by(error, url)}") from None
-    try:
-        limit_transaction(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def first_row(connection: Connection, result: CursorResult[Any]) -> Row[Any] | None:
@@ -91,11 +151,7 @@ def first_row(connection: Connection, result: CursorResult[Any]) -> Row[Any] | N
     row = result.fetchone()
     if row is None:
         return None
-    try:
-        more = result.fetchone() is not None
-    except DBAPIError:  # a later row has an error, which is not asked for
-        more = True
-    if more:
+    if result.fetchone() is not None:
         unread: Any = getattr(result.cursor, "_result", None)
         if hasattr(unread, "unbuffered_active"):
             unread.unbuffered_active = False  # PyMySQL would read on when the cursor is collected
@@ -129,10 +185,6 @@ def _make_engine(name: str, url: str) -> Engine:
         raise SettingsError(f"{name} is not a SQLAlchemy URL like postgresql://user@host/database") from None
     if dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
-    else:
-        try_out_connections(engine)
-    if dialect.driver == "psycopg":
-        event.listen(engine, "connect", read_any_cell)
     limit_connections(engine)
     return engine
 

@@ -58,7 +58,7 @@ _PERMANENT_ERRORS = frozenset(
         "paramiko.ssh_exception.IncompatiblePeer",
     }
 )
-_RETRY_500 = ("azure", "gcsfs", "google")  # their 500 is a failure of the service; the request could not cause it
+_RETRY_500 = ("azure", "gcsfs", "google")  # their 500 is a failure of the service, whatever was asked
 # fsspec keeps only the text of what a name node says in a 403 while it stands by, starts or sheds load
 _HDFS_BUSY = ("not supported in state standby", "still not started", "too busy")
 
@@ -77,15 +77,14 @@ def as_infra_failure(error: BaseException, reason: str) -> InfraFailure | None:
 def real_error(error: BaseException) -> BaseException | None:
     """Return what an error, or a cause of it, says but that a file is missing; None: it is missing.
 
-    fsspec's HTTP raises FileNotFoundError for any failure.
+    Some filesystems raise FileNotFoundError for other failures, too.
     """
     says_missing = isinstance(error, NOT_THERE)
     for each in islice(causes(error), _CHAIN):
         statuses = set(http_statuses(each))
         if statuses and statuses <= {404, 410}:
             return None
-        of_http = type(each).__module__.startswith("aiohttp.")  # without a status: too many redirects, a bad answer
-        if says_missing and (statuses or of_http or (each is not error and as_infra_failure(each, "") is not None)):
+        if says_missing and (statuses or (each is not error and as_infra_failure(each, "") is not None)):
             return each
     return None if says_missing else error
 

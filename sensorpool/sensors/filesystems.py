@@ -1,19 +1,24 @@
 """Remote files, through fsspec: any file that has a URL and an fsspec implementation."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
+from ftplib import FTP
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import fsspec
 from fsspec.registry import registry
 
 from sensorpool.errors import CannotPoke, SettingsError
-from sensorpool.sensors.connections import PokeFailed, one_line, shown_url
-from sensorpool.sensors.failures import as_infra_failure
-from sensorpool.sensors.remote_tree import tree_of
+from sensorpool.sensors.connections import PokeFailed, one_line, server_of, shown_url
+from sensorpool.sensors.failures import NOT_THERE, as_infra_failure, real_error
+from sensorpool.sensors.ftp_tree import FtpTree
 from sensorpool.sensors.shared import Shared
-from sensorpool.sensors.tree import Tree
+from sensorpool.sensors.tree import Entry, Tree, hiding_no_other
 
 Answer = TypeVar("Answer")
 Key = tuple[str, str, int]
@@ -21,8 +26,8 @@ Key = tuple[str, str, int]
 MAX_FILESYSTEMS = 256  # more than are in use at once: one that is dropped is closed
 _filesystems: Shared[Key, Any] = Shared(MAX_FILESYSTEMS, lambda dropped: getattr(dropped, "close", bool)())
 
-_WEB = ("http", "https")
-_PORTS = {"http": 80, "https": 443, "ftp": 21, "sftp": 22, "ssh": 22, "smb": 445}
+# the field of the last change in the implementations of sshfs, s3, azure, webdav, gcs, smb
+_MODIFIED_FIELDS = ("mtime", "LastModified", "last_modified", "modified", "updated", "last_write_time")
 
 
 class _OptionsRefused(Exception):
@@ -37,12 +42,12 @@ def known_protocols() -> frozenset[str]:
 def ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], Answer], *, name: str = "") -> Answer:
     """Ask a question about the URL; return its answer. The filesystem is kept for the next question if possible.
 
-    :param options: of a connection; they go to no server but the one that they name.
+    :param options: of a connection. They go to no server but the one that they name.
     :param question: is called with the tree and the URL's path in it, perhaps twice.
     :param name: the variable that the options come from.
     :raises InfraFailure: when the filesystem cannot be reached.
     :raises CannotPoke: when its package is not installed here.
-    :raises SettingsError: when its constructor refuses the options, or they name no server; their values are hidden.
+    :raises SettingsError: when its constructor refuses the options, or they name no server. Their values are hidden.
     :raises PermissionError: when the path may not be looked at.
     :raises PokeFailed: when the filesystem refuses, or the URL is on another server than the connection's.
     """
@@ -67,7 +72,7 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], A
     of_url = implementation._get_kwargs_from_urls(url)
     if "host" in of_url:
         of_url["host"] = urlsplit(url).hostname  # fsspec does not read [::1]
-    names_server = "host" in of_url or _protocol(url) in _WEB
+    names_server = "host" in of_url
     if options and names_server:
         _check_server(url, options, name)
         options = {option: value for option, value in options.items() if option != "base_url"}
@@ -82,7 +87,7 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], A
 
     def make() -> Any:
         try:
-            return implementation(**arguments | (_kept_to(url, arguments) if _protocol(url) in _WEB else {}))
+            return implementation(**arguments)
         except FileNotFoundError:
             raise _OptionsRefused("they name a file, such as a key, that is not on this worker") from None
         except (TypeError, ValueError) as error:
@@ -97,54 +102,33 @@ def _ask(url: str, options: Mapping[str, Any], question: Callable[[Tree, str], A
         finally:
             filesystem.invalidate_cache()  # or listings of whole buckets would stay in memory
 
-    def ask_once_more(key: Key) -> Answer:
-        kept = _filesystems.find(key)
-        if kept is not None:
-            try:
-                return ask_through(kept)
-            except PokeFailed:
-                raise
-            except Exception:
-                # an idle connection may be dead, and credentials may have been rotated: ask once more over a new one
-                _filesystems.drop(key, kept)
-        fresh = _filesystems.get(key, make)
-        try:
-            return ask_through(fresh)
-        except PokeFailed:
-            raise
-        except Exception:
-            _filesystems.drop(key, fresh)
-            raise
-
     if not implementation.cachable:
         return ask_through(make())
     key = _protocol(url), json.dumps(arguments, sort_keys=True, default=str)
-    if implementation.async_impl:  # safe to share; of the others each is for one thread at a time
-        return ask_once_more((*key, 0))
-    with _filesystems.numbered(key) as number:
-        return ask_once_more((*key, number))
+    # asynchronous ones are safe to share. Of the others each is for one thread at a time
+    with nullcontext(0) if implementation.async_impl else _filesystems.numbered(key) as number:
+        place = (*key, number)
+        was_kept = _filesystems.find(place) is not None
+        while True:
+            filesystem = _filesystems.get(place, make)
+            try:
+                return ask_through(filesystem)
+            except PokeFailed:
+                raise
+            except Exception:
+                _filesystems.drop(place, filesystem)
+                if not was_kept:
+                    raise
+                # an idle connection may be dead, and credentials may have been rotated: ask once more over a new one
+                was_kept = False
 
 
 def _implementation(protocol: str) -> Any:
     if protocol not in ("sftp", "ssh"):
         return fsspec.get_filesystem_class(protocol)
-    from sensorpool.sensors.sftp_filesystem import SftpFileSystem  # late: paramiko is optional
+    from sensorpool.sensors.sftp import SftpFileSystem  # late: paramiko is optional
 
     return SftpFileSystem
-
-
-def _kept_to(url: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments by which aiohttp sends headers on to no other server when it is redirected."""
-    client = arguments.get("client_kwargs", {})
-    own = {name.lower() for name in (*arguments.get("headers", {}), *client.get("headers", {}))}
-
-    async def leave_out(request: Any, handle: Callable[[Any], Any]) -> Any:
-        if _server(str(request.url)) != _server(url):
-            for name in own & {name.lower() for name in request.headers}:
-                request.headers.popall(name)
-        return await handle(request)
-
-    return {"client_kwargs": {**client, "middlewares": [leave_out]}}
 
 
 def _check_server(url: str, options: Mapping[str, Any], name: str) -> None:
@@ -165,15 +149,10 @@ def _is_below(url: str, base: str, port: object) -> bool:
     :param port: that of URLs without one, if it is not the protocol's.
     """
     try:
-        is_there = _server(url, port) == _server(base, port)
+        is_there = server_of(url, port) == server_of(base, port)
     except ValueError:
         return False
     return is_there and f"{urlsplit(url).path}/".startswith(f"{urlsplit(base).path.rstrip('/')}/")
-
-
-def _server(url: str, port: object = None) -> tuple[str, str | None, object]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or port or _PORTS.get(parts.scheme)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -187,3 +166,103 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _protocol(url: str) -> str:
     return url.partition("://")[0]
+
+
+def tree_of(filesystem: Any) -> Tree:
+    """Return an fsspec filesystem as a tree.
+
+    FTP and SFTP are asked by their own clients: fsspec's listings of them leave out what a sensor has to know.
+    """
+    client = getattr(filesystem, "ftp", None)
+    if isinstance(client, FTP):
+        return FtpTree(client)
+    if (make := getattr(filesystem, "as_tree", None)) is not None:
+        tree: Tree = make()
+        return tree
+    return RemoteTree(filesystem)
+
+
+class RemoteTree:
+    """An fsspec filesystem as a tree."""
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+        # webdav4 takes paths as in a URL, and lists names
+        self._path = quote if "webdav" in filesystem.protocol else str
+        self.refused: list[Exception] = []
+
+    def look(self, path: str) -> Entry | None:
+        """Return the entry at the path, or None."""
+        try:
+            return self._followed(path, self._filesystem.info(self._path(path)))
+        except Exception as error:
+            if other := real_error(error):
+                raise other from other.__cause__
+            return None
+
+    def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+        """Yield the entries of the folder that have a wanted name."""
+        try:
+            listing = self._filesystem.ls(self._path(folder), detail=True)
+        except Exception as error:
+            if other := real_error(error):
+                raise other from other.__cause__
+            return
+        inside = f"/{folder.strip('/')}".rstrip("/")
+        for info in listing:
+            # object stores list a folder's own marker in it, and some list a file as its own content
+            place, _, name = f"/{str(info['name']).strip('/')}".rpartition("/")
+            if place != inside or not name or not wanted(name):
+                continue
+            entry = None
+            with hiding_no_other(self):  # a link into a closed folder, a size that is no number
+                entry = self._followed(f"{folder.rstrip('/')}/{name}", info)
+            if entry is not None:
+                yield entry
+
+    def modified(self, entry: Entry) -> float | None:
+        """Return when the file was last modified, now if it is gone; None: the filesystem does not tell."""
+        if entry.modified is not None:
+            return entry.modified
+        try:
+            return _seconds(self._filesystem.modified(self._path(entry.path)))
+        except (NotImplementedError, KeyError):
+            return None
+        except FileNotFoundError:
+            return time.time()
+
+    def _followed(self, path: str, info: Mapping[str, Any]) -> Entry | None:
+        """Return an entry of a listing; of a link what it leads to, or None."""
+        if not str(info.get("type")).lower().endswith("link"):
+            return _entry(path, info)
+        try:
+            return replace(_entry(path, self._filesystem.info(self._path(path))), is_link=True)
+        except NOT_THERE:
+            return None
+
+
+def _entry(path: str, info: Mapping[str, Any]) -> Entry:
+    size = info.get("size")
+    times = [_seconds(info.get(name)) for name in _MODIFIED_FIELDS]
+    if isinstance(of_hdfs := info.get("modificationTime"), int):
+        times = [of_hdfs / 1000]  # milliseconds
+    return Entry(
+        path=path,
+        is_file=info.get("type") == "file",
+        is_folder=info.get("type") == "directory",
+        is_link=bool(info.get("islink")),
+        size=int(size) if size is not None else None,
+        modified=next((each for each in times if each is not None), None),
+    )
+
+
+def _seconds(value: object) -> float | None:
+    """Read a time in any form of the implementations: seconds, a datetime, ISO 8601; UTC by default."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    return float(value) if isinstance(value, int | float) else None

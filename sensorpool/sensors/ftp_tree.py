@@ -1,34 +1,21 @@
-"""An FTP server as a tree. A single file is asked for by name; only patterns and folders need a listing."""
+"""An FTP server as a tree. A single file is asked for by name. Only patterns and folders need a listing.
+
+Listings come by MLSD. A server without it (vsftpd, IIS) lists names by NLST, and is asked about each wanted one.
+"""
 
 import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from ftplib import FTP, FTP_TLS, error_perm
+from ftplib import FTP, FTP_TLS, error_perm, error_temp
 from typing import Any
 
-from sensorpool.sensors.connections import PokeFailed
-from sensorpool.sensors.tree import Entry
+from sensorpool.sensors.tree import Entry, hiding_no_other
 
 _DENIED = re.compile("denied|not permitted|not allowed", re.IGNORECASE)  # the code is that of a missing file
 _KNOWS_NO_SUCH_COMMAND = ("500", "502", "504")
-_MONTH = r"[^\W\d_]{3,5}\.?"
-# `ls -l`, with English dates, those of other languages, or ISO's
-_UNIX_LINE = re.compile(
-    r"(?P<kind>[-dlpscbD])[-rwxsStTlL]{9}\S*\s.*?(?P<size>\d+)\s+"
-    rf"(?:(?:{_MONTH}\s+\d{{1,2}}|\d{{1,2}}\.?\s+{_MONTH})\s+[\d:]{{4,5}}|\d{{4}}-\d\d-\d\d\s+\d\d:\d\d\S*(?:\s[+-]\d{{4}})?)"
-    r"\s(?P<name>.+)"
-)
-# MS-DOS's `dir`, as IIS lists
-_DOS_LINE = re.compile(
-    r"\d\d-\d\d-\d{2,4}\s+\d\d:\d\d(?:[AP]M)?\s+(?:<(?P<kind>[A-Z]+)>|(?P<size>[\d.,]+))\s+(?P<name>.+)"
-)
-_KINDS = {
-    **{"-": "file", "d": "dir", "l": "link"},
-    **{"DIR": "dir", "SYMLINK": "link", "SYMLINKD": "link", "JUNCTION": "link"},
-}
-_TOTAL_LINE = re.compile(r"\S+\s+\d+\s*")  # "total 12"
+_HOLDS_NOTHING = ("450", "550")  # some servers say so of an empty folder
 
 
 class FtpTree:
@@ -41,32 +28,50 @@ class FtpTree:
         self._encoding, ftp.encoding = ftp.encoding, "latin-1"
         if isinstance(ftp, FTP_TLS):
             _protect_data(ftp)
+        ftp.voidcmd("TYPE I")  # some servers tell no size in the other mode
 
     def look(self, path: str) -> Entry | None:
         """Return the entry at the path, or None."""
-        if self._is_folder(path):
-            return _entry(path, "dir")
         try:
-            self._ftp.voidcmd("TYPE I")  # some servers tell no size in the other mode
-            return _entry(path, "file", self._ftp.size(self._sent(path)))
+            return Entry(path, is_file=True, is_folder=False, size=self._ftp.size(self._sent(path)))
         except error_perm as error:
-            if _DENIED.search(str(error)):
-                raise PermissionError(str(error)) from None
-            if not _is_unknown(error):
-                return None
+            refusal = error
+        if self._is_folder(path):
+            return Entry(path, is_file=False, is_folder=True)
+        if _DENIED.search(str(refusal)):
+            raise PermissionError(str(refusal))
         folder, _, name = path.rpartition("/")
-        found = next(self._listing(folder or "/", name.__eq__), None)
-        if found is not None and found.is_link:
-            raise PokeFailed("this server does not tell where a link leads: give the path of the file itself")
-        return found
+        is_there = _is_unknown(refusal) and self._is_folder(folder or "/") and name in self._names(folder)
+        return Entry(path, is_file=True, is_folder=False) if is_there else None
 
     def scan(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
         """Yield the entries of the folder that have a wanted name."""
-        for entry in list(self._listing(folder, wanted)):  # the connection answers one command at a time
-            if not entry.is_link:
-                yield entry
-            elif (target := self.look(entry.path)) is not None:
-                yield replace(target, is_link=True)
+        if not self._is_folder(folder):
+            return
+        inside = folder.rstrip("/")
+        try:
+            _, lines = self._lines("MLSD")
+        except error_perm as error:
+            if not _is_unknown(error):
+                raise
+            for name in filter(wanted, self._names(folder)):
+                with hiding_no_other(self):
+                    if (entry := self.look(f"{inside}/{name}")) is not None:
+                        yield entry
+            return
+        for line in lines:
+            written, _, name = line.partition(" ")
+            facts = {fact.lower(): value for fact, _, value in (each.partition("=") for each in written.split(";"))}
+            kind, size = facts.get("type", "").lower(), facts.get("size", "")
+            if kind in ("cdir", "pdir") or not wanted(name):
+                continue
+            path = f"{inside}/{name}"
+            if kind.startswith(("os.unix=slink", "os.unix=symlink")) or facts.get("unix.mode", "")[:1] == "l":
+                if (target := self.look(path)) is not None:
+                    yield replace(target, is_link=True)
+            else:
+                modified = _seconds(facts.get("modify", ""))
+                yield Entry(path, kind == "file", kind == "dir", False, int(size) if size.isdigit() else None, modified)
 
     def modified(self, entry: Entry) -> float | None:
         """Return when the file was last modified, now if it is gone; None: the server does not tell."""
@@ -88,57 +93,30 @@ class FtpTree:
             return False
         return True
 
-    def _listing(self, folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
-        """Yield the entries with a wanted name; what cannot be read is refused, and hides no other."""
-        if not self._is_folder(folder):
-            return
-        inside = folder.rstrip("/")
+    def _names(self, folder: str) -> list[str]:
+        """Return the names in a folder, which is the current one."""
         try:
-            _, lines = self._lines("MLSD")
-        except error_perm as error:
-            if not _is_unknown(error):
-                raise
-        else:
-            for line in lines:
-                told, _, name = line.partition(" ")
-                facts = {fact.lower(): value for fact, _, value in (each.partition("=") for each in told.split(";"))}
-                kind, size = facts.get("type", "").lower(), facts.get("size", "")
-                if kind not in ("cdir", "pdir") and wanted(name):
-                    mode = facts.get("unix.mode", "")[:1]
-                    yield _entry(
-                        f"{inside}/{name}",
-                        "link" if kind.startswith(("os.unix=slink", "os.unix=symlink")) or mode == "l" else kind,
-                        int(size) if size.isdigit() else None,
-                        _seconds(facts.get("modify", "")),
-                    )
-            return
-        said, lines = self._lines("LIST")
+            said, lines = self._lines("NLST")
+        except (error_perm, error_temp) as error:
+            if str(error).startswith(_HOLDS_NOTHING):
+                return []
+            raise
         if "failed to open" in said:  # vsftpd, of a folder that may not be read
             self.refused.append(PermissionError(f"{folder}: {said}"))
-        for line in lines:
-            if found := _UNIX_LINE.fullmatch(line) or _DOS_LINE.fullmatch(line):
-                entry = _read(inside, found)
-                if entry.path.rpartition("/")[2] not in (".", "..") and wanted(entry.path[len(inside) + 1 :]):
-                    yield entry
-            elif line.strip() and not _TOTAL_LINE.fullmatch(line):
-                self.refused.append(PokeFailed(f"a listing of this server cannot be read: {line[:80]!r}"))
+        names = [line.rpartition("/")[2] for line in lines]
+        return [name for name in names if name not in ("", ".", "..")]
 
     def _lines(self, command: str) -> tuple[str, list[str]]:
         """Return the server's answer to a command that lists, and the lines of the listing."""
         lines: list[str] = []
-        said = self._ftp.retrlines(command, lines.append)
+        try:
+            said = self._ftp.retrlines(command, lines.append)
+        finally:
+            self._ftp.voidcmd("TYPE I")
         return said, [line.encode("latin-1").decode(self._encoding, "surrogateescape") for line in lines]
 
     def _sent(self, path: str) -> str:
         return path.encode(self._encoding, "surrogateescape").decode("latin-1")
-
-
-def _read(inside: str, line: re.Match[str]) -> Entry:
-    """Return the entry that a line of a listing tells, without its time: that is the server's local one."""
-    kind, size, name = line["kind"] or "-", line["size"], line["name"]
-    if (kind := _KINDS.get(kind, kind)) == "link":
-        name = name.partition(" [" if line.re is _DOS_LINE else " -> ")[0]
-    return _entry(f"{inside}/{name}", kind, int(re.sub(r"\D", "", size)) if size else None)
 
 
 def _protect_data(ftp: Any) -> None:
@@ -150,17 +128,6 @@ def _protect_data(ftp: Any) -> None:
 
     ftp.prot_p()
     ftp.context.wrap_socket = wrap_in_session
-
-
-def _entry(path: str, kind: str, size: int | None = None, modified: float | None = None) -> Entry:
-    return Entry(
-        path=path,
-        is_file=kind == "file",
-        is_folder=kind == "dir",
-        is_link=kind == "link",
-        size=size,
-        modified=modified,
-    )
 
 
 def _is_unknown(error: error_perm) -> bool:

@@ -54,7 +54,7 @@ def sensor(function: Callable[Arguments, Any]) -> Callable[Arguments, FunctionSe
     """Make a sensor of a function that says whether something is there.
 
     Its arguments are the condition: two calls with equal ones share a poke. It returns what a ``poke`` returns: a
-    boolean, or a `PokeReturnValue`; it may be ``async``. The workers import it by its name, as any sensor class::
+    boolean, or a `PokeReturnValue`. It may be ``async``. The workers import it by its name, as any sensor class::
 
         @sensorpool.sensor
         def arrived(partner: str, day: str) -> bool:

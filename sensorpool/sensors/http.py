@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
+from sensorpool.errors import InfraFailure
 from sensorpool.sensors import arguments
-from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection, shown_url, variable
+from sensorpool.sensors.connections import PokeFailed, connection, shown_url, variable
 from sensorpool.sensors.failures import BUSY_STATUSES
 
 if TYPE_CHECKING:
-    from sensorpool.sensors.http_client import Answer, Question
+    from sensorpool.sensors.http_client import Answer
 
 METHODS = ("GET", "HEAD")
 _SECRET_HEADER = re.compile(
@@ -34,32 +35,32 @@ _MISSING = object()
 class HttpSensor:
     """Holds when an HTTP server answers as asked.
 
-    As with Airflow's HttpSensor, 404 is not yet, and any other status from 400 on is an error; but 429, 502,
-    503 and 504 are failures of the infrastructure, as no answer is. A status below 400 that is not the wanted
-    one is not yet.
+    As with Airflow's HttpSensor, 404 means not yet, and any other status from 400 on is an error. But 429, 502, 503
+    and 504 are infrastructure failures, and so is no answer. A status below 400 that is not the wanted one means
+    not yet.
 
     A server that answers 429, or 403 or 503 with a ``Retry-After``, is left alone for as long as it asks.
 
-    Up to 5 redirects are followed, unless one has the wanted status; what a connection adds is not sent on to
+    Up to 5 redirects are followed, unless one has the wanted status. The headers of a connection are not sent on to
     another server. Cookies are not kept. Proxies and certificates are those of the worker's environment
     (``HTTPS_PROXY``, ``NO_PROXY`` with names and with networks like ``10.0.0.0/8``, ``SSL_CERT_FILE``), as in
     Airflow. At most 1 MiB of a body is read, in its declared charset, which is UTF-8 by default.
 
-    :param url: ``http://`` or ``https://``, without a password; or, with ``conn_id``, a path below its base URL,
-        from ``/`` on.
+    :param url: ``http://`` or ``https://``, without a password. With ``conn_id``, a path below its base URL, from
+        ``/`` on.
     :param method: ``GET`` or ``HEAD``: a poke is repeated, so it must change nothing.
-    :param status: the status to wait for; by default any of 200 to 299.
+    :param status: the status to wait for. The default is any of 200 to 299.
     :param contains: text that the body must have in it.
-    :param json_pointer: where in a JSON body to look (RFC 6901: ``/jobs/0/state``, empty for the whole);
-        nothing there is not yet.
-    :param json_value: what must be there, equal as JSON at every depth (1 is 1.0, and is not true); by default
+    :param json_pointer: where in a JSON body to look (RFC 6901: ``/jobs/0/state``, empty for the whole):
+        nothing there means not yet.
+    :param json_value: what must be there, equal as JSON at every depth (1 is 1.0, and is not true). The default is
         anything but null, false, 0 and what is empty.
     :param headers: sent along. Secrets are refused, and so is ``Host`` beside a ``conn_id``: they belong to the
         connection.
     :param conn_id: names the connection: a base URL, with a user and a password if need be, or a JSON object
         ``{"base_url": …, "headers": {…}}``.
-    :param timeout: seconds for the answer; keep it below the service's limit for one poke.
-    :param follow_redirects: without it, a redirect is not yet: a login page is no landing.
+    :param timeout: seconds for the answer. Keep it below the service's limit for one poke.
+    :param follow_redirects: without it, a redirect means not yet: a login page is no landing.
     :raises TypeError: when an argument is of the wrong type.
     :raises ValueError: when an argument says nothing that can be waited for.
     """
@@ -110,7 +111,6 @@ class HttpSensor:
         if not isinstance(follow_redirects, bool):
             raise TypeError(f"follow_redirects is true or false, not {type(follow_redirects).__name__}")
         self.follow_redirects = follow_redirects
-        self._asked: Question | None = None  # the request of the last poke
 
     @property
     def _asks_for_body(self) -> bool:
@@ -120,22 +120,21 @@ class HttpSensor:
         """Return whether the server answers as asked.
 
         :raises InfraFailure: when there is no answer, or 429, 502, 503 or 504.
-        :raises PokeFailed: for another status from 400 on but 404; for a body that is too long or no JSON.
+        :raises PokeFailed: for another status from 400 on but 404, and for a body that is too long or no JSON.
         :raises SettingsError: when this worker does not know the connection.
         """
-        from sensorpool.sensors.http_client import ask, base, question  # urllib3 takes 0.1 s to import
+        from sensorpool.sensors.http_client import ask, base  # urllib3 takes 0.1 s to import
 
         url = self.url
         credentials: Mapping[str, str] = {}
         if self.conn_id is not None:
             found = base(variable(self.conn_id), connection(self.conn_id))
             url, credentials = found.url + self.url, found.headers
-        asked = self._asked
-        parts = self.method, url, self.headers or {}, credentials  # a subclass may change them between two pokes
-        if asked is None or parts != (asked.method, asked.url, asked.headers, asked.credentials):
-            self._asked = asked = question(self.method, url, headers=self.headers or {}, credentials=credentials)
         answer = ask(
-            asked,
+            self.method,
+            url,
+            headers=self.headers or {},
+            credentials=credentials,
             timeout=self.timeout,
             wanted=self.status,
             follow_redirects=self.follow_redirects,
@@ -155,12 +154,11 @@ class HttpSensor:
 
     def _body_holds(self, answer: "Answer", url: str) -> bool:
         body, charset = answer.body, answer.charset
-        if self.contains is not None and self.contains not in body.decode(charset, "replace"):
-            return _no_if(answer.whole, url)
-        if self.json_pointer is None:
-            return True
-        if not answer.whole:
-            return _no_if(answer.whole, url)
+        holds = self.contains is None or self.contains in body.decode(charset, "replace")
+        if not answer.whole and (self.json_pointer is not None or not holds):
+            raise PokeFailed(f"{shown_url(url)} answered with more than 1 MiB: ask for something shorter")
+        if self.json_pointer is None or not holds:
+            return holds
         try:
             # the kinds of UTF differ by their first bytes, which are right where a declaration may not be
             document = json.loads(body if charset.startswith("utf") else body.decode(charset))
@@ -170,12 +168,6 @@ class HttpSensor:
         if value is _MISSING or self.json_value is None:
             return value is not _MISSING and bool(value)
         return _is_same(value, self.json_value)
-
-
-def _no_if(whole: bool, url: str) -> bool:
-    if not whole:
-        raise PokeFailed(f"{shown_url(url)} answered with more than 1 MiB: ask for something shorter")
-    return False
 
 
 def _check_url(value: object, *, has_connection: bool) -> str:

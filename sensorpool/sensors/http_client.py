@@ -1,39 +1,48 @@
-"""The questions of HTTP sensors: a URL is asked, its redirects are followed, and a bounded part of a body is read."""
+"""HTTP for sensors, by urllib3: a URL is asked, its redirects are followed, and a bounded part of a body is read.
 
+Connections are kept for the next poke, and all of them are replaced after `KEEP_SECONDS`. So none is used that a
+firewall may have dropped, and a server that has moved is found.
+"""
+
+import os
 import re
+import ssl
 import time
 from base64 import b64encode
 from codecs import lookup
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from email.message import Message
+from dataclasses import dataclass
 from functools import lru_cache
+from ipaddress import ip_address, ip_network
+from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
-from urllib3 import BaseHTTPResponse
-from urllib3.exceptions import DecodeError, HTTPError, LocationParseError
+import certifi
+from urllib3 import BaseHTTPResponse, PoolManager, ProxyManager, make_headers
+from urllib3.exceptions import DecodeError, HTTPError, LocationValueError, ProtocolError
 from urllib3.util import parse_url
 
-from sensorpool.errors import SettingsError
-from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection_object, one_line, shown_url
-from sensorpool.sensors.http_connections import Connections, Origin
+from sensorpool.errors import CannotPoke, InfraFailure, SettingsError
+from sensorpool.sensors.connections import PokeFailed, Server, connection_object, one_line, server_of, shown_url
 from sensorpool.sensors.shared import Shared
 
 MAX_REDIRECTS = 5
 MAX_BODY_BYTES = 1024 * 1024
 # an unwanted body is read up to here and dropped, which is cheaper than a new connection
 MAX_UNREAD_BYTES = 64 * 1024
+KEEP_SECONDS = 30.0
+_SERVERS = 256
+_CONNECTIONS = 512  # to one server: urllib3 logs a warning for each one above
 _PIECE = 64 * 1024
-_PORTS = {"http": 80, "https": 443}
 _HEADERS = {
     "Accept": "*/*",
     "Accept-Encoding": "identity",  # a small compressed body may be a large one
     "User-Agent": "sensorpool",
 }
+_CHARSET = re.compile(r"charset=[\"']?([\w.:-]+)", re.IGNORECASE)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+:[\x20-\x7e\t]*", re.ASCII)
-
-_connections: Shared[str, Connections] = Shared(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +65,12 @@ class Answer:
 
     @property
     def charset(self) -> str:
-        """The declared charset of the body."""
-        return _charset(self.headers.get("Content-Type", ""))
+        """The declared charset of the body; UTF-8 where there is none, or none of text."""
+        found = _CHARSET.search(self.headers.get("Content-Type", ""))
+        try:
+            return lookup(found[1]).name if found and b"a".decode(found[1], "replace") else "utf-8"
+        except (LookupError, ValueError):
+            return "utf-8"
 
 
 @lru_cache(maxsize=256)
@@ -85,52 +98,70 @@ def base(name: str, value: str) -> Base:
         raise SettingsError(f"{name}: the base URL ends with its path; a query belongs to the sensor's url")
     user, separator, password = parts.netloc.rpartition("@")[0].partition(":")
     if user or separator:
-        headers = {"Authorization": _basic(user, password)} | headers
+        basic = b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+        headers = {"Authorization": f"Basic {basic}"} | headers
     host = parts.netloc.rpartition("@")[2]
     return Base(urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")), headers)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A request, ready to be sent again and again.
+class Client:
+    """Connections to any number of servers, by the proxies of the environment. Safe to share between threads.
 
-    :param headers: those of the sensor.
-    :param credentials: headers that are sent to the server of this URL and to no other.
-    :param sent: all headers.
+    :raises CannotPoke: when the environment has a wrong certificate file.
     """
 
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    credentials: Mapping[str, str] = field(repr=False)
-    origin: Origin
-    target: str
-    sent: Mapping[str, str] = field(repr=False)
+    def __init__(self) -> None:
+        self.made = time.monotonic()
+        try:
+            self._tls = _tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+        except OSError as error:
+            raise CannotPoke(f"this worker cannot speak HTTP: {one_line(error)}") from error
+        self._managers: dict[str | None, PoolManager] = {}
+        self._by_server: dict[Server, PoolManager] = {}
+
+    def ask(self, method: str, url: str, headers: Mapping[str, str], timeout: float) -> BaseHTTPResponse:
+        """Send a request that may be repeated; return the answer, whose body has not been read.
+
+        :raises CannotPoke: when the environment has a wrong proxy.
+        :raises HTTPError: of urllib3, when there is no answer.
+        """
+        manager = self._manager(url)
+        named: dict[str, Any] = {"headers": headers, "timeout": timeout, "retries": False, "redirect": False}
+        with suppress(ProtocolError):  # the server has just closed a connection that was kept
+            return manager.urlopen(method, url, preload_content=False, **named)
+        return manager.urlopen(method, url, preload_content=False, **named)
+
+    def _manager(self, url: str) -> PoolManager:
+        server = server_of(url)
+        if (found := self._by_server.get(server)) is not None:
+            return found
+        proxy = proxy_of(server)
+        if proxy not in self._managers:
+            self._managers[proxy] = self._make(proxy)
+        self._by_server[server] = self._managers[proxy]
+        return self._managers[proxy]
+
+    def _make(self, proxy: str | None) -> PoolManager:
+        options: dict[str, Any] = {"num_pools": _SERVERS, "maxsize": _CONNECTIONS, "ssl_context": self._tls}
+        if proxy is None:
+            return PoolManager(**options)
+        try:
+            user = parse_url(proxy).auth
+            headers = make_headers(proxy_basic_auth=unquote(user)) if user else None
+            return ProxyManager(proxy, proxy_headers=headers, proxy_ssl_context=self._tls, **options)
+        except (HTTPError, ValueError) as error:  # the worker is to blame, not the sensor
+            raise CannotPoke(f"this worker cannot speak HTTP: {one_line(error)}") from error
 
 
-def question(method: str, url: str, *, headers: Mapping[str, str], credentials: Mapping[str, str]) -> Question:
-    """Make a request ready.
-
-    :raises PokeFailed: when the URL is malformed, or is not HTTP.
-    """
-    try:
-        parts = parse_url(url)
-    except LocationParseError as error:
-        raise PokeFailed(f"{shown_url(url)}: {one_line(error, credentials.values())}") from error
-    if parts.scheme not in _PORTS or not parts.host:
-        raise PokeFailed(f"{shown_url(url)}: the protocol is not http or https, or no server is named")
-    sent = {name.lower(): (name, text) for name, text in [*_HEADERS.items(), *headers.items(), *credentials.items()]}
-    if parts.auth:
-        user, _, password = parts.auth.partition(":")
-        sent["authorization"] = ("Authorization", _basic(user, password))
-    port = None if parts.port == _PORTS[parts.scheme] else parts.port
-    origin = Origin(parts.scheme, parts.host, port)
-    return Question(method, url, dict(headers), credentials, origin, parts.request_uri, dict(sent.values()))
+_clients: Shared[str, Client] = Shared(1)  # one, which is replaced now and then
 
 
 def ask(
-    first: Question,
+    method: str,
+    url: str,
     *,
+    headers: Mapping[str, str],
+    credentials: Mapping[str, str],
     timeout: float,
     wanted: int | None = None,
     follow_redirects: bool = True,
@@ -138,6 +169,7 @@ def ask(
 ) -> Answer:
     """Ask a server.
 
+    :param credentials: headers of a connection. They go to the server of ``url`` and to no other.
     :param timeout: seconds. It limits each step, and is checked between steps, so the whole takes at most twice as
         long.
     :param wanted: a status that is the answer even where it is a redirect.
@@ -147,41 +179,37 @@ def ask(
     :raises InfraFailure: when there is no answer.
     :raises PokeFailed: when the redirects do not end, or lead to a URL that is not HTTP.
     """
-    deadline, asked = time.monotonic() + timeout, first
-    connections = _connections.get("", Connections)
+    deadline, asked, secrets = time.monotonic() + timeout, url, list(credentials.values())
+    client = _client()
     try:
         for _ in range(MAX_REDIRECTS + 1):
-            response = connections.ask(asked.method, asked.origin, asked.target, asked.sent, timeout)
-            try:
+            sent = {name.title(): text for each in (_HEADERS, headers, credentials) for name, text in each.items()}
+            with client.ask(method, asked, sent, timeout) as response:  # closes the connection unless all is read
                 location = response.get_redirect_location()
                 if not location or not follow_redirects or response.status == wanted:
                     return _read(response, body_if, deadline)
                 _read(response, None, deadline)
-                if time.monotonic() > deadline:
-                    raise TimeoutError("the redirects did not end in time")
-            finally:
-                response.close()  # the connection, too, unless all is read
-            asked = _redirected(asked, location)
-    except (LocationParseError, DecodeError) as error:
-        raise PokeFailed(f"{shown_url(first.url)}: {one_line(error, first.credentials.values())}") from error
+            if time.monotonic() > deadline:
+                raise TimeoutError("the redirects did not end in time")
+            target = urljoin(asked, location.encode("latin-1").decode("utf-8", "replace"))
+            if server_of(target) != server_of(asked):  # what a connection adds does not go there, nor on from there
+                credentials = {}
+                headers = {name: text for name, text in headers.items() if name.lower() != "host"}
+            asked = target
+    except (LocationValueError, DecodeError, ValueError) as error:
+        raise PokeFailed(f"{shown_url(url)}: {one_line(error, secrets)}") from error
     except (HTTPError, TimeoutError) as error:
         cause = error.args[-1] if error.args and isinstance(error.args[-1], Exception) else error
-        said = one_line(cause, first.credentials.values())
-        raise InfraFailure(f"{shown_url(first.url)}: {type(cause).__name__}: {said}") from error
-    raise PokeFailed(f"{shown_url(first.url)} redirects more than {MAX_REDIRECTS} times")
+        raise InfraFailure(f"{shown_url(url)}: {type(cause).__name__}: {one_line(cause, secrets)}") from error
+    raise PokeFailed(f"{shown_url(url)} redirects more than {MAX_REDIRECTS} times")
 
 
-def _redirected(asked: Question, location: str) -> Question:
-    """Return the next question. What a connection adds does not go to another server, nor on from there."""
-    try:
-        url = urljoin(asked.url, _as_utf8(location))
-    except ValueError:
-        raise PokeFailed(f"{shown_url(asked.url)} redirects to a malformed URL") from None
-    there = question(asked.method, url, headers=asked.headers, credentials=asked.credentials)
-    if there.origin == asked.origin:
-        return there
-    headers = {name: text for name, text in asked.headers.items() if name.lower() != "host"}
-    return question(asked.method, url, headers=headers, credentials={})
+def _client() -> Client:
+    client = _clients.get("", Client)
+    if time.monotonic() - client.made > KEEP_SECONDS:
+        _clients.drop("", client)  # its connections are closed when their last request has ended
+        client = _clients.get("", Client)
+    return client
 
 
 def _read(response: BaseHTTPResponse, body_if: Callable[[int], bool] | None, deadline: float) -> Answer:
@@ -196,30 +224,33 @@ def _read(response: BaseHTTPResponse, body_if: Callable[[int], bool] | None, dea
             if wanted:
                 raise TimeoutError("the body did not come in time")
             break
-    phrase = _as_utf8(response.reason or "")
+    phrase = response.reason or ""
     if not wanted:
         return Answer(response.status, phrase, response.headers)
     return Answer(response.status, phrase, response.headers, bytes(body[:limit]), len(body) <= limit)
 
 
-@lru_cache(maxsize=256)
-def _charset(content_type: str) -> str:
-    message = Message()
-    message["Content-Type"] = content_type
-    try:
-        name = lookup(message.get_content_charset("utf-8")).name
-        b"a".decode(name, "replace")  # some codecs are for other things than text
-    except (LookupError, ValueError, TypeError):
-        return "utf-8"
-    return name
+@lru_cache(maxsize=4)
+def _tls(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """Return what checks certificates: by the file, or by the folder (which OpenSSL reads from the environment)."""
+    return ssl.create_default_context(cafile=file or (None if folder else certifi.where()))
 
 
-def _as_utf8(text: str) -> str:
-    """Return a text of a head, which the standard library reads as latin-1."""
-    with suppress(UnicodeError):
-        return text.encode("latin-1").decode()
-    return text
+def proxy_of(server: Server) -> str | None:
+    """Return the proxy by which the environment has a server asked, if there is one."""
+    scheme, host, port = server
+    proxies = getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all")
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"  # NO_PROXY may name a port
+    if not proxy or proxy_bypass(address) or _is_within(host, proxies.get("no", "")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _basic(user: str, password: str) -> str:
-    return f"Basic {b64encode(f'{unquote(user)}:{unquote(password)}'.encode()).decode()}"
+def _is_within(host: str, networks: str) -> bool:
+    """Whether a host is an address within a network of NO_PROXY, like 10.0.0.0/8: `proxy_bypass` knows none."""
+    for network in networks.split(","):
+        with suppress(ValueError):  # one of the two is a name
+            if ip_address(host) in ip_network(network.strip().strip("[]"), strict=False):
+                return True
+    return False

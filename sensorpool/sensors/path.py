@@ -23,14 +23,13 @@ class PathSensor:
     """Holds when there is a file at a path.
 
     As with Airflow's FileSensor, the path may be a pattern, and a folder counts when a file lies in it or in
-    a folder below it. What is missing is not there yet; a pipe, a device and a link to nothing are no files.
-    What may not be looked at is an error, unless another file holds. So is a path that is itself a link to itself;
-    beside other files such a link is no file.
+    a folder below it. A missing file is not there yet. A pipe, a device and a link to nothing are no files. What may
+    not be looked at is an error, unless another file holds. So is a path that is a link to itself.
 
     :param path: an absolute path of this machine, or a URL that fsspec knows (``s3://bucket/key``,
         ``sftp://host/file``). ``*``, ``?`` and ``[...]`` match within a name (but no leading dot), ``**`` any
-        number of folders; write ``[*]`` for a name that has such a character. In an ``http://`` URL, ``?`` begins
-        the query. A ``file://`` URI is percent-encoded, as ``Path.as_uri()`` writes it; other URLs of files are not.
+        number of folders; write ``[*]`` for a name that has such a character. A ``file://`` URI is percent-encoded,
+        as ``Path.as_uri()`` writes it. Other URLs of files are not. What a web server has is for `HttpSensor`.
     :param min_age: seconds since the file was last modified, by the worker's clock: it is no longer being
         written. With 0, the time does not matter.
     :param min_size: bytes that the file must have. One file must satisfy both.
@@ -39,8 +38,8 @@ class PathSensor:
     :param conn_id: names the connection with fsspec's storage options, a JSON object like ``{"key": …,
         "secret": …}``. For a URL that names a server it has a ``base_url`` too, and is for URLs below it only.
     :raises TypeError: when an argument is of the wrong type.
-    :raises ValueError: when the path is relative, its protocol unknown or its URL has a password; when a pattern
-        cannot match; when an age or a size is negative.
+    :raises ValueError: when the path is relative, its protocol unknown or its URL has a password, when a pattern
+        cannot match, and when an age or a size is negative.
     """
 
     __module__ = "sensorpool.sensors"  # one spelling of the class path, wherever the class is reached from
@@ -170,6 +169,8 @@ def local_path(path: str) -> str:
 def _check_url(url: str, protocol: str) -> None:
     from sensorpool.sensors.filesystems import known_protocols  # late, as above
 
+    if protocol in _WEB:
+        raise ValueError(f"path is a URL of a web server: wait for it with HttpSensor ({shown_url(url)})")
     if protocol not in known_protocols():
         raise ValueError(f"path has the unknown protocol {protocol}:// (fsspec knows none of that name)")
     try:
@@ -182,12 +183,10 @@ def _check_url(url: str, protocol: str) -> None:
         raise ValueError(f"path has a password in it: move it to a connection ({shown_url(url)})")
     if has_magic(re.sub(r"\[[\da-fA-F:.]+\]", "", authority)):
         raise ValueError(f"path has a glob character in its host or bucket: {shown_url(url)}")
-    path, _, query = url.partition("://")[2].partition("?" if protocol in _WEB else "\0")
+    path = url.partition("://")[2]
     if arguments.climbs(path):
         raise ValueError(f"path has a .. in it: write where it leads ({shown_url(url)})")
     root, pattern = _split(url)
-    if query and pattern:
-        raise ValueError(f"path is a pattern with a query: a listing of the folder takes none ({shown_url(url)})")
     tail = path[len(root.partition("://")[2].rstrip("/")) :]
     # fsspec's listings of S3 drop a slash at the beginning of a key
     if pattern and ("//" in tail or path.partition("/")[2].startswith("/")):
@@ -205,8 +204,6 @@ def _seconds(name: str, value: float | timedelta) -> float:
 
 def _split(path: str) -> tuple[str, tuple[str, ...]]:
     """Cut a path before its first part with a glob character: what is before is looked up, the rest matched."""
-    if _protocol(path) in _WEB and not has_magic(path.partition("?")[0]):
-        return path, ()
     parts = path.split("/")
     of_name = 3 if "://" in path else 0  # before that are protocol and host, and an IPv6 address has brackets
     first = next((place for place, part in enumerate(parts) if place >= of_name and has_magic(part)), None)

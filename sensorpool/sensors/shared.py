@@ -1,12 +1,13 @@
-"""Costly objects that all sensors of a process share."""
+"""What all sensors of a process share: costly objects, and the time limit of a poke."""
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Generic, TypeVar
+
+from sensorpool.instrumentation import forks
 
 Key = TypeVar("Key", bound=Hashable)
 Thing = TypeVar("Thing")
@@ -28,7 +29,7 @@ class Shared(Generic[Key, Thing]):
         self._making: dict[Key, threading.Lock] = {}
         self._numbers: dict[Hashable, set[int]] = {}
         self._lock = threading.Lock()
-        os.register_at_fork(after_in_child=self._start_anew)
+        forks.note(self)
 
     def __len__(self) -> int:
         return len(self._things)
@@ -81,7 +82,8 @@ class Shared(Generic[Key, Thing]):
             del self._things[key]
         self._discard(thing)
 
-    def _start_anew(self) -> None:
+    def begin_anew(self) -> None:
+        """Start empty in a forked child."""
         # kept, never discarded or collected: a close here would end the parent's connections
         self._inherited.append(self._things)
         self._things = OrderedDict()
@@ -92,3 +94,17 @@ class Shared(Generic[Key, Thing]):
 
 def _do_nothing(_thing: object) -> None:
     pass
+
+
+_seconds: float | None = None
+
+
+def set_time_limit(seconds: float) -> None:
+    """Set the time limit of each poke of this process. A sensor has its server end the work of a poke after that."""
+    global _seconds  # one value for the process, set at its start
+    _seconds = seconds
+
+
+def time_limit() -> float | None:
+    """Return the time limit of a poke in seconds; None in a process that does not poke for a pool."""
+    return _seconds

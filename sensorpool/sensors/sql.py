@@ -4,17 +4,18 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from sqlalchemy import Dialect, text
+from sqlalchemy import Connection, Dialect, Row, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from sensorpool.errors import InfraFailure
 from sensorpool.sensors import arguments
-from sensorpool.sensors.connections import InfraFailure, PokeFailed, connection, variable
-from sensorpool.sensors.engines import connect, first_row
+from sensorpool.sensors.connections import PokeFailed, connection, variable
+from sensorpool.sensors.engines import ask, first_row
 from sensorpool.sensors.sql_errors import is_passing, said_by
 
-# PostgreSQL has no cursor for them; with a second statement they get one, and its error
+# PostgreSQL has no cursor for them. With a second statement they get one, and its error
 _WITHOUT_CURSOR = re.compile(r"\s*(SHOW|EXPLAIN)\b[^;]*[;\s]*", re.IGNORECASE)
-# of MySQL and MariaDB, to which it is 0 and NULL; its drivers tell it as text, or as None
+# of MySQL and MariaDB, to which it is 0 and NULL. Their drivers return it as text, or as None
 _ZERO_DATE = re.compile(r"0000-00-00( 00:00:00(\.0*)?)?")
 Scalar = bool | int | float | str | None
 
@@ -25,17 +26,17 @@ class SqlSensor:
     The rule is the one that Airflow's SqlSensor documents: no row, NULL, 0, ``'0'`` and the empty string are
     not yet, anything else holds. (Its code asks ``bool(cell)``, so there ``'0'`` holds.) False, 0.0, an
     empty array and bytes that are all zero are not yet either: a ``BIT`` of MySQL and MariaDB comes as bytes.
-    Nor is a zero date of MySQL and MariaDB. A value that Python cannot hold, like ``'infinity'::date``, holds.
+    Nor is a zero date of MySQL and MariaDB. A value that Python cannot hold, like ``'infinity'::date``, is an error.
     (Bit strings and money of PostgreSQL, JSON of MySQL and MariaDB and what ``SHOW`` tells come as text: compare
     them, as in ``flags <> B'00'`` or ``current_setting('archive_mode') = 'on'``.)
 
     Nothing is ever committed: PostgreSQL runs the statement in a READ ONLY transaction, SQLite in a
-    query-only connection to a file that must exist, others roll back. That is a guard against mistakes;
-    against malice, give the connection's user the right to read and no other. Rows after the first are not
+    query-only connection to a file that must exist, others roll back. That is a guard against mistakes.
+    Against malice, give the connection's user the right to read and no other. Rows after the first are not
     fetched.
 
-    A statement ends on PostgreSQL, MariaDB, MySQL and SQLite a second after the time limit of its poke, also while it
-    waits for a lock, unless the connection has a limit of its own (PostgreSQL:
+    A statement ends on PostgreSQL, MariaDB and MySQL a second after the time limit of its poke, also while it waits for
+    a lock, unless the connection has a limit of its own (PostgreSQL:
     ``?options=-c%20statement_timeout=5000``; MariaDB: ``?init_command=SET%20max_statement_time=5``). On another
     database such a limit belongs into its URL or to its user.
 
@@ -73,19 +74,22 @@ class SqlSensor:
         name = variable(self.conn_id)
         url = connection(self.conn_id)
         try:
-            with connect(name, url) as database:
-                # one row at a time: psycopg would fetch the whole result
-                options = {"stream_results": not _WITHOUT_CURSOR.fullmatch(self.sql), "max_row_buffer": 1}
-                spelled, values = self._spelled(database.dialect)
-                result = database.exec_driver_sql(spelled, values, execution_options=options)
-                if not result.returns_rows or (row := first_row(database, result)) == ():
-                    raise PokeFailed("the statement returns no rows: a sensor waits for what a SELECT finds")
+            row = ask(name, url, self._first_row)
         except DBAPIError as error:
             reason = f"{name}: {said_by(error, url)}"
             raise InfraFailure(reason) if is_passing(error) else PokeFailed(reason) from error
         except SQLAlchemyError as error:
             raise PokeFailed(f"{name}: {said_by(error, url)}") from error
         return row is not None and _holds(row[0])
+
+    def _first_row(self, database: Connection) -> Row[Any] | None:
+        # one row at a time: psycopg would fetch the whole result
+        options = {"stream_results": not _WITHOUT_CURSOR.fullmatch(self.sql), "max_row_buffer": 1}
+        spelled, values = self._spelled(database.dialect)
+        result = database.exec_driver_sql(spelled, values, execution_options=options)
+        if not result.returns_rows or (row := first_row(database, result)) == ():
+            raise PokeFailed("the statement returns no rows: a sensor waits for what a SELECT finds")
+        return row
 
     def _spelled(self, dialect: Dialect) -> tuple[str, Any]:
         """Return the statement and its parameters as the driver of a dialect takes them.

@@ -4,23 +4,22 @@ No thread that waits for a server can be stopped. Without a limit, each poke of 
 behind, until the server takes no more. A limit that the connection's user or URL sets stays as it is.
 """
 
-import time
 from contextlib import closing, suppress
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.exc import DBAPIError
 
+from sensorpool.sensors.shared import time_limit
 from sensorpool.sensors.sql_errors import is_passing
-from sensorpool.sensors.time_limit import time_limit
 
-GRACE = 1.0  # seconds after a poke's time limit; by then the poke is reported as one that overran
+GRACE = 1.0  # seconds after a poke's time limit. By then the poke is reported as one that overran
 
 # for one transaction only: PgBouncer in transaction mode lends the session to other clients afterwards
 _POSTGRESQL = (
     "SELECT set_config('statement_timeout', '{milliseconds}', true) WHERE current_setting('statement_timeout') = '0'"
 )
-# each server reads its own of the two comments, and an older one neither; MySQL limits SELECT only
+# each server reads its own of the two comments, and an older one neither. MySQL limits SELECT only
 _MYSQL = (
     "SET @sensorpool_limit = {milliseconds}"
     " /*M!100101 , SESSION max_statement_time = IF(@@max_statement_time = 0, {seconds}, @@max_statement_time) */"
@@ -28,7 +27,6 @@ _MYSQL = (
 )
 _BEGIN = "BEGIN READ ONLY;"
 _AS_IT_STANDS = {"no_parameters": True}
-_SQLITE_STEPS = 10_000  # SQLite's virtual machine makes them in well under a millisecond
 
 
 def begins(dialect: Dialect | type[Dialect]) -> bool:
@@ -40,8 +38,6 @@ def limit_connections(engine: Engine) -> None:
     """Limit the statements on each new connection of an engine, where the server limits by connection."""
     if engine.dialect.name in ("mysql", "mariadb"):
         event.listen(engine, "connect", _limit_mysql)
-    elif engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _limit_sqlite)
 
 
 def limit_transaction(connection: Connection) -> None:
@@ -68,16 +64,9 @@ def _limit_mysql(connection: Any, _record: Any) -> None:
     if (seconds := _limit()) is None:
         return
     cursor = connection.cursor()
-    # a server or a proxy that speaks MySQL's protocol may lack the settings; a lost connection is noticed by the poke
+    # a server or a proxy that speaks MySQL's protocol may lack the settings. A lost connection is noticed by the poke
     with closing(cursor), suppress(Exception):
         cursor.execute(_MYSQL.format(seconds=seconds, milliseconds=round(seconds * 1000)))
-
-
-def _limit_sqlite(connection: Any, _record: Any) -> None:
-    if (seconds := _limit()) is None:
-        return
-    until = time.monotonic() + seconds  # such a connection is for one poke
-    connection.set_progress_handler(lambda: time.monotonic() > until, _SQLITE_STEPS)
 
 
 def _limit() -> float | None:

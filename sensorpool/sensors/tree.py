@@ -20,15 +20,15 @@ _NO_TARGET = (errno.ELOOP, errno.ENAMETOOLONG)  # a link to itself, or to a name
 class Entry:
     """A file, a folder, or neither (a pipe, a device).
 
-    ``size`` is in bytes and ``modified`` in seconds since 1970 UTC; None if the listing does not tell it.
+    ``size`` is in bytes and ``modified`` in seconds since 1970 UTC. Each is None if the listing does not tell it.
     """
 
     path: str
     is_file: bool
     is_folder: bool
-    is_link: bool
-    size: int | None
-    modified: float | None
+    is_link: bool = False
+    size: int | None = None
+    modified: float | None = None
 
 
 class Tree(Protocol):
@@ -98,7 +98,7 @@ def has_magic(name: str) -> bool:
 def matching(tree: Tree, folder: str, pattern: Sequence[str]) -> Iterator[Entry]:
     """Return what below the folder matches the pattern, given as its parts between slashes.
 
-    As in a shell, ``*`` and ``?`` match no leading dot; ``**`` is any number of folders, not through links.
+    As in a shell, ``*`` and ``?`` match no leading dot. ``**`` is any number of folders, not through links.
     """
     part, rest = pattern[0], pattern[1:]
     if part == ANY_DEPTH:
@@ -163,14 +163,8 @@ def _leads_nowhere(path: str, error: OSError) -> bool:
 
 
 def _entry(path: str, status: os.stat_result, *, is_link: bool) -> Entry:
-    return Entry(
-        path=path,
-        is_file=stat.S_ISREG(status.st_mode),
-        is_folder=stat.S_ISDIR(status.st_mode),
-        is_link=is_link,
-        size=status.st_size,
-        modified=status.st_mtime,
-    )
+    mode = status.st_mode
+    return Entry(path, stat.S_ISREG(mode), stat.S_ISDIR(mode), is_link, status.st_size, status.st_mtime)
 
 
 def _is_not_hidden(name: str) -> bool:

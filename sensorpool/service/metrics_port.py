@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import ThreadingWSGIServer
 
+from sensorpool.config import __version__
 from sensorpool.config.settings import Settings
-from sensorpool.config.version import __version__
 from sensorpool.instrumentation import alive as signs_of_life
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.lease import leases_of

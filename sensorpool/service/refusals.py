@@ -9,8 +9,6 @@ from typing import Any, NoReturn
 from celery.concurrency import get_implementation
 from celery.concurrency.prefork import TaskPool
 
-from sensorpool.config import infra_classes
-from sensorpool.config.allowlist import Allowlist
 from sensorpool.config.defaults import MEMORY
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError, Unreachable
@@ -40,28 +38,6 @@ def give_up(error: Exception, log_files: Sequence[str] = (), log_format: str = "
 def _logged(line: str, log_format: str) -> str:
     record = logging.LogRecord(__name__, logging.CRITICAL, "", 0, f"it does not start: {line}", None, None)
     return logs.formatter(log_format).format(record)
-
-
-def refuse_typos(settings: Settings) -> list[str]:
-    """Refuse names in ``infra_failures`` that are typos; return a line for each name that only this process lacks.
-
-    :raises SettingsError: when there is a typo.
-    """
-    typos: list[str] = []
-    missing: list[str] = []
-    for doubt in infra_classes.doubts_apart(infra_classes.named_by_users(settings)):
-        if doubt.is_typo:
-            typos.append(f"SENSORPOOL_{doubt.said}")
-        else:
-            missing.append(doubt.said)
-    if typos:
-        raise SettingsError("\n".join(typos))
-    return missing
-
-
-def doubts_of(settings: Settings) -> list[str]:
-    """Return a line for each pattern of ``sensors_enabled`` that enables nothing here."""
-    return [f"SENSORS_ENABLED: {said}" for said in Allowlist(settings.sensors_enabled).doubts()]
 
 
 def refuse_memory(settings: Settings) -> None:

@@ -15,12 +15,11 @@ from celery import Celery, current_app, signals
 from celery.utils.nodenames import node_format
 from click.core import ParameterSource
 
+from sensorpool.config import __version__
+from sensorpool.config.origins import unknown_settings
 from sensorpool.config.settings import Settings
-from sensorpool.config.variables import unknown_settings
-from sensorpool.config.version import __version__
 from sensorpool.errors import SensorpoolError, SettingsError
 from sensorpool.instrumentation import alive, logs
-from sensorpool.instrumentation.garbage import SELDOM
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.poke.patches import refuse_patched
@@ -32,12 +31,10 @@ from sensorpool.service.dead_children import DeadChildren, free_lease
 from sensorpool.service.metrics_port import Observation
 from sensorpool.service.presence import Presence, terms_of
 from sensorpool.service.refusals import (
-    doubts_of,
     give_up,
     refuse_cluster,
     refuse_memory,
     refuse_pool,
-    refuse_typos,
 )
 from sensorpool.service.runtime import Runtime
 from sensorpool.service.sqlite_lock import SqliteLock
@@ -77,7 +74,6 @@ def _on_worker_start(sender: Any = None, instance: Any = None, conf: Any = None,
         database.dispose()
         leases = leases_of(settings)
         runtime.presence = Presence(settings, Roster(leases), f"{sender}/{os.getpid()}", terms, __version__)
-        runtime.doubts = [(said, {}) for said in [*refuse_typos(settings), *doubts_of(settings)]]
         runtime.presence.enter()
     except SensorpoolError as error:
         give_up(error, _log_file(options.get("logfile"), sender), settings.log_format)
@@ -193,10 +189,9 @@ def _on_child_start(**_: Any) -> None:
         with contextlib.suppress(OSError, AttributeError):  # it leads a group already, or this is no POSIX
             os.setsid()  # a poke that signals the group of its process must not end the worker
         # a job's objects live as long as the job: a garbage collection every 700 objects would cost a tenth of its time
-        gc.set_threshold(*SELDOM)
+        gc.set_threshold(20_000, 20, 20)
         limit_memory(runtime.settings.poke_memory, threads=4 * runtime.settings.poke_concurrency)
         sys.stdout, sys.stderr = BoundedOutput(sys.stdout), BoundedOutput(sys.stderr)
-        logs.keep_others()
         if runtime.begin_child is not None:
             runtime.begin_child(runtime.is_worn)
 

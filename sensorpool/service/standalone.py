@@ -12,10 +12,10 @@ from celery.beat import Service
 from celery.worker import WorkController
 from celery.worker import state as worker_state
 
+from sensorpool.config import __version__
 from sensorpool.config.defaults import MEMORY
+from sensorpool.config.origins import unknown_settings
 from sensorpool.config.settings import Settings
-from sensorpool.config.variables import unknown_settings
-from sensorpool.config.version import __version__
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.standalone_files import InFlightFiles
@@ -25,7 +25,7 @@ from sensorpool.service.app import make_app
 from sensorpool.service.beat import Ticks
 from sensorpool.service.metrics_port import Observation
 from sensorpool.service.presence import Presence, terms_of
-from sensorpool.service.refusals import doubts_of, refuse_cluster, refuse_typos
+from sensorpool.service.refusals import refuse_cluster
 from sensorpool.service.runtime import Stopping
 from sensorpool.service.sqlite_lock import SqliteLock
 from sensorpool.store import migrate
@@ -71,7 +71,7 @@ class Standalone:
         if settings.database_url.startswith("sqlite"):
             migrate.upgrade(settings.database_url)
         migrate.check(database, __version__)
-        for said in [*refuse_typos(settings), *ignored_variables(settings), *doubts_of(settings)]:
+        for said in ignored_variables(settings):
             log.warning(said)
         for name in unknown_settings():
             log.warning("there is no such setting", setting=name)

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from sensorpool.config.version import __version__
+from sensorpool.config import __version__
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.words import ago
 from sensorpool.web import forms

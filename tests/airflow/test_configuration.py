@@ -14,7 +14,7 @@ from sensorpool import Settings
 from sensorpool.airflow.configuration import SCHEMA, AirflowSettings
 from sensorpool.airflow.provider import get_provider_info
 from sensorpool.config.defaults import BUILT_IN_SENSORS
-from sensorpool.config.variables import unknown_variables
+from sensorpool.config.origins import unknown_variables
 from sensorpool.errors import SettingsError
 
 POSTGRES = "postgresql+psycopg2://u:p@127.0.0.1:1/airflow"

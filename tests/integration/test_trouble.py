@@ -11,7 +11,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from sensorpool import Pool, Settings
 from sensorpool.admin import findings
-from sensorpool.config.version import __version__
+from sensorpool.config import __version__
 from sensorpool.errors import SettingsError, Unreachable
 from sensorpool.leases.lease import leases_of
 from sensorpool.leases.range_state import RangeState

@@ -54,5 +54,4 @@ def test_says_errors_in_one_short_line_without_secrets() -> None:
 
 
 def test_an_infra_failure_has_the_mark() -> None:
-    assert connections.InfraFailure is InfraFailure
     assert InfraFailure("").is_infra_failure is True

@@ -53,15 +53,6 @@ def test_other_statuses_are_errors(server: Server, status: int, phrase: str) -> 
     assert not getattr(caught.value, "is_infra_failure", False)
 
 
-def test_a_phrase_is_told_as_the_server_wrote_it(server: Server) -> None:
-    def respond(request: BaseHTTPRequestHandler) -> None:
-        request.wfile.write("HTTP/1.1 500 zu groß\r\nContent-Length: 0\r\n\r\n".encode())
-
-    server.at["/"] = respond
-    with pytest.raises(PokeFailed, match=r"answered 500 zu groß$"):
-        HttpSensor(f"{server.url}/").poke({})
-
-
 def test_what_a_subclass_changes_between_two_pokes_is_asked(server: Server) -> None:
     class Counting(HttpSensor):
         def poke(self, context: Any = None) -> bool:
@@ -239,7 +230,7 @@ def test_follows_a_few_redirects(server: Server) -> None:
     with pytest.raises(PokeFailed, match="redirects more than 5 times"):
         HttpSensor(f"{server.url}/0").poke({})
     server.at["/file"] = answer(302, Location="file:///etc/passwd")
-    with pytest.raises(PokeFailed, match="protocol"):
+    with pytest.raises(PokeFailed, match="No host"):
         HttpSensor(f"{server.url}/file").poke({})
 
 
@@ -300,7 +291,7 @@ def test_a_malformed_connection_is_named_but_not_shown(set_connection: SetConnec
 
 @pytest.mark.parametrize("proxy", ["no-proxy://of.ours", "socks5://me:hunter2@127.0.0.1:1080"])
 def test_a_worker_that_cannot_speak_http_leaves_it_to_others(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
-    monkeypatch.setattr(http_client, "_connections", Shared(1))
+    monkeypatch.setattr(http_client, "_clients", Shared(1))
     monkeypatch.setenv("HTTP_PROXY", proxy)
     with pytest.raises(CannotPoke, match=r"this worker cannot speak HTTP: .*scheme") as caught:
         HttpSensor("http://127.0.0.1:9/").poke({})

@@ -8,8 +8,8 @@ import pytest
 from sensorpool.errors import InfraFailure
 from sensorpool.poke.throttling import UNTOLD, quiet_for
 from sensorpool.sensors import HttpSensor, http_client
-from sensorpool.sensors.connections import PokeFailed
-from sensorpool.sensors.http_connections import Origin, _proxy
+from sensorpool.sensors.connections import PokeFailed, server_of
+from sensorpool.sensors.http_client import proxy_of
 from sensorpool.sensors.shared import Shared
 
 from .serving import Server, answer
@@ -200,11 +200,12 @@ def test_no_proxy(
         monkeypatch.delenv(other, raising=False)
     monkeypatch.setenv("HTTP_PROXY", PROXY)
     monkeypatch.setenv(name, no_proxy)
-    assert _proxy(Origin("http", host, port)) == (None if is_direct else PROXY)
+    url = f"http://{host}/" if port is None else f"http://{host}:{port}/"
+    assert proxy_of(server_of(url)) == (None if is_direct else PROXY)
 
 
 def test_a_server_in_a_network_of_no_proxy_is_asked_directly(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "_connections", Shared(1))
+    monkeypatch.setattr(http_client, "_clients", Shared(1))
     monkeypatch.setenv("HTTP_PROXY", PROXY)
     monkeypatch.setenv("NO_PROXY", "10.0.0.0/8,127.0.0.0/8")
     server.at["/"] = answer(200)

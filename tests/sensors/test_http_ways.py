@@ -12,7 +12,8 @@ import pytest
 
 from sensorpool.errors import CannotPoke, InfraFailure
 from sensorpool.sensors import HttpSensor, http_client
-from sensorpool.sensors.http_connections import Origin, _proxy
+from sensorpool.sensors.connections import server_of
+from sensorpool.sensors.http_client import proxy_of
 from sensorpool.sensors.shared import Shared
 
 from .serving import Server, answer
@@ -20,7 +21,7 @@ from .serving import Server, answer
 
 @pytest.fixture(autouse=True)
 def _reads_the_environment_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "_connections", Shared(1))
+    monkeypatch.setattr(http_client, "_clients", Shared(1))
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
 
@@ -92,8 +93,7 @@ def test_asks_by_a_tunnel(
     tls_server.at["/a"] = answer(200)
     for _ in range(2):
         assert HttpSensor("https://far.invalid/a").poke({})
-    # TLS in TLS does not tell what it holds, so its connections are not kept
-    assert len(tunnel[1]) == (2 if tunnel[0].startswith("https:") else 1)
+    assert len(tunnel[1]) == 1
     for asked in tunnel[1]:
         assert asked.startswith(b"CONNECT far.invalid:443 ")
         assert b"proxy-authorization: basic bwu6cebzcw==" in asked.lower()
@@ -106,7 +106,7 @@ def test_asks_by_the_proxy_of_the_environment(server: Server, monkeypatch: pytes
     server.at["http://far.invalid/a?b=c"] = answer(200)
     server.at["/"] = answer(200)
     for _ in range(2):
-        assert HttpSensor("http://far.invalid:80/a?b=c").poke({})
+        assert HttpSensor("http://far.invalid/a?b=c").poke({})
     assert server.connections == 1
     assert server.asked[-1][2]["host"] == "far.invalid"
     assert server.asked[-1][2]["proxy-authorization"] == "Basic bWU6cEBzcw=="
@@ -119,9 +119,9 @@ def test_asks_by_the_proxy_of_the_environment(server: Server, monkeypatch: pytes
 def test_a_port_may_be_asked_without_the_proxy(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
     monkeypatch.setenv("NO_PROXY", f"{address}:8080")
-    assert _proxy(Origin("http", address, 8080)) is None
-    assert _proxy(Origin("http", address, 8081)) == "http://proxy.invalid:3128"
-    assert _proxy(Origin("http", address, None)) == "http://proxy.invalid:3128"
+    assert proxy_of(server_of(f"http://{address}:8080/")) is None
+    assert proxy_of(server_of(f"http://{address}:8081/")) == "http://proxy.invalid:3128"
+    assert proxy_of(server_of(f"http://{address}/")) == "http://proxy.invalid:3128"
 
 
 def test_a_proxy_that_gives_no_tunnel_is_an_infra_failure(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

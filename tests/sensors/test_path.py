@@ -437,6 +437,7 @@ def test_a_connection_must_be_an_object(set_connection: SetConnection) -> None:
         ({"path": "./file"}, ValueError, "relative"),
         ({"path": "file://data/file"}, ValueError, "relative"),
         ({"path": "gopher://host/file"}, ValueError, "unknown protocol gopher"),
+        ({"path": "https://host/file?token=hunter2"}, ValueError, "wait for it with HttpSensor"),
         ({"path": "zip://a::memory://b"}, ValueError, "chain"),
         ({"path": "ftp://me:hunter2@host/a"}, ValueError, "password"),
         ({"path": "s3://buck*/a"}, ValueError, "glob character"),

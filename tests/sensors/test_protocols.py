@@ -23,8 +23,6 @@ from sensorpool.errors import InfraFailure
 from sensorpool.sensors import PathSensor
 from sensorpool.sensors.connections import PokeFailed
 
-from .serving import Server, answer
-
 # requests and paramiko leave their sockets to the garbage collector
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
@@ -107,28 +105,6 @@ class Makers:
         endpoint.objects["bucket"] = set(FILES)
         return Place("gs://bucket", {"endpoint_url": endpoint.address, "token": "anon"})
 
-    def http(self) -> Place:
-        server = Server()
-        self.running.callback(server.close)
-
-        def checked(respond: Any) -> Any:
-            refuse = answer(401, Connection="close")
-            return lambda request: (respond if request.headers["X-Token"] == PASSWORD else refuse)(request)
-
-        pages: dict[str, set[str]] = {}
-        for name in FILES:
-            path = f"/{name}".replace(" ", "%20").replace("é", "%C3%A9")
-            server.at[path] = checked(answer(200, b"x" * 10, Connection="close"))
-            while path:
-                path, _, last = path.rpartition("/")
-                pages.setdefault(path, set()).add(last if last.endswith(".csv") else f"{last}/")
-        for path, names in pages.items():
-            page = "".join(f'<a href="{name}">' for name in names).encode()
-            server.at[path or "/"] = server.at[f"{path}/"] = checked(
-                answer(200, page, Content_Type="text/html", Connection="close")
-            )
-        return Place(server.url, {"base_url": server.url, "headers": {"X-Token": PASSWORD}}, server.close)
-
     def _with_password(self, server: FileServer) -> Place:
         return Place(server.url, {"base_url": server.url, "username": USER, "password": PASSWORD}, server.close)
 
@@ -139,7 +115,7 @@ def running() -> Iterator[ExitStack]:
         yield stack
 
 
-WITH_PASSWORD = ["sftp", "ssh", "ftp", "webdav", "webhdfs", "http"]
+WITH_PASSWORD = ["sftp", "ssh", "ftp", "webdav", "webhdfs"]
 WITH_SERVER = [*WITH_PASSWORD, "s3"]
 WITH_AGES = ["file", "local", "memory", "sftp", "ssh", "ftp", "webdav", "webhdfs"]
 
@@ -163,13 +139,13 @@ def holds(place: Place, set_connection: SetConnection) -> Callable[..., bool]:
 
 
 def test_files_folders_and_patterns(place: Place, holds: Callable[..., bool]) -> None:
-    names = ["/in/data%201.csv"] if place.url.startswith(("http:", "file:")) else ["/in/data 1.csv"]
+    names = ["/in/data%201.csv"] if place.url.startswith("file:") else ["/in/data 1.csv"]
     for path in (*names, "/top.csv", "/in", "/in/", "/*.csv", "/in/*.csv", "/*/deep/*.csv", "/**/*1.csv"):
         assert holds(path), path
     for path in ("/none.csv", "/none/x.csv", "/top.csv/x", "/*.zip", "/in/*.zip", "/none/*", "/top.csv/*"):
         assert not holds(path), path
     for path in ("", "/"):  # of a bucket or server
-        if not place.url.startswith(("webdav:", "http:")):
+        if not place.url.startswith("webdav:"):
             assert holds(path), path
 
 

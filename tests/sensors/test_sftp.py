@@ -88,7 +88,7 @@ def test_a_connection_that_has_broken_is_made_anew(
 def test_a_connection_that_has_gone_silent_is_made_anew(
     tmp_path: Path, server: SftpServer, holds: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sensorpool.sensors.time_limit._seconds", 2.0)
+    monkeypatch.setattr("sensorpool.sensors.shared._seconds", 2.0)
     (tmp_path / "in" / "a.csv").touch()
     assert holds("/in/a.csv") is True
     server.fall_silent()

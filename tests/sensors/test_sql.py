@@ -16,7 +16,7 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from sensorpool.errors import InfraFailure, SettingsError
-from sensorpool.sensors import SqlSensor, engines, kept_connections, time_limit
+from sensorpool.sensors import SqlSensor, engines, shared
 from sensorpool.sensors.connections import PokeFailed
 from sensorpool.sensors.sql import _holds
 
@@ -173,15 +173,6 @@ def test_a_file_that_is_published_anew_is_seen(file: Path) -> None:
     assert waiting.poke({}) is True
 
 
-@pytest.mark.usefixtures("file")
-def test_a_statement_on_a_file_ends_with_its_poke(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limit, "_seconds", 0.05)
-    numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
-    with pytest.raises(InfraFailure, match="interrupted"):
-        sensor(f"{numbers} SELECT max(i) FROM n").poke({})
-    assert sensor(f"{numbers} SELECT i FROM n").poke({}) is True
-
-
 def test_a_missing_file_is_an_infra_failure_and_is_not_made(tmp_path: Path, set_connection: SetConnection) -> None:
     set_connection("warehouse", f"sqlite:///{tmp_path}/none.db")
     with pytest.raises(InfraFailure, match="cannot be reached: unable to open database file"):
@@ -309,35 +300,16 @@ def test_only_the_first_row_is_fetched() -> None:
     assert sensor("SELECT 1 / (3 - n) + 1 FROM generate_series(1, 3) AS n").poke({}) is True
 
 
-@pytest.mark.parametrize("trusted", [0.0, 3600.0])
-def test_a_connection_that_the_server_closed_is_replaced(
-    postgres: Engine, trusted: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_connections, "TRUSTED", trusted)
+def test_a_connection_that_the_server_closed_is_replaced(postgres: Engine) -> None:
     assert sensor("SELECT 1").poke({})
     _end_sessions(postgres)
     assert sensor("SELECT 1").poke({})
 
 
 @pytest.mark.usefixtures("postgres")
-def test_a_connection_is_tried_out_only_after_it_was_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sensor("SELECT 1").poke({})
-    (engine,) = engines._engines._things.values()
-    asked: list[object] = []
-    ping = engine.dialect.do_ping
-    monkeypatch.setattr(engine.dialect, "do_ping", lambda connection: asked.append(1) or ping(connection))
-    monkeypatch.setattr(kept_connections, "TRUSTED", 3600.0)
-    assert sensor("SELECT 1").poke({})
-    assert not asked
-    monkeypatch.setattr(kept_connections, "TRUSTED", 0.0)
-    assert sensor("SELECT 1").poke({})
-    assert asked
-
-
-@pytest.mark.usefixtures("postgres")
 @pytest.mark.parametrize("limit", [None, 60.0])
 def test_a_statement_of_postgresql_reads_only_and_is_one(limit: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limit, "_seconds", limit)
+    monkeypatch.setattr(shared, "_seconds", limit)
     assert sensor("SELECT current_setting('transaction_read_only') = 'on'").poke({})
     seconds = "0" if limit is None else "61s"
     assert sensor("SELECT current_setting('statement_timeout') = :limit", limit=seconds).poke({})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from sqlalchemy import event, make_url, text
+from sqlalchemy import Connection, event, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from harness.until import until
@@ -18,7 +18,7 @@ from sensorpool.poke.child import Suspect
 from sensorpool.poke.isolated_lane import IsolatedLane
 from sensorpool.poke.poker import Poker
 from sensorpool.poke.unit import PokeUnit
-from sensorpool.sensors import SqlSensor, engines, kept_connections, statement_limits, time_limit
+from sensorpool.sensors import SqlSensor, engines, shared, statement_limits
 from sensorpool.sensors.connections import connection
 from sensorpool.sensors.sql_errors import is_passing
 from tests.support.builders import due_group
@@ -33,7 +33,7 @@ MANY = 12  # more than the eight connections that were once the most of a proces
 
 @pytest.fixture(autouse=True)
 def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(time_limit, "_seconds", None)
+    monkeypatch.setattr(shared, "_seconds", None)
     close_engines()  # those of other files
     yield
     close_engines()
@@ -99,26 +99,26 @@ def _connections_are_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     pool: Any = engine.pool
     opened: list[object] = []
     event.listen(engine, "connect", lambda *_: opened.append(1))
-    assert pool.close_idle() == 0
+    pool.close_idle()
     for _ in range(3):
         _poke_at_once()
     assert not opened
-    before, idle = pool.checkedin(), kept_connections.IDLE_KEPT
-    monkeypatch.setattr(kept_connections, "IDLE_KEPT", -1.0)
-    assert pool.close_idle() == before - kept_connections.KEPT
-    assert (pool.checkedin(), pool.checkedout()) == (kept_connections.KEPT, 0)
-    monkeypatch.setattr(kept_connections, "IDLE_KEPT", idle)
+    idle = engines.IDLE_KEPT
+    monkeypatch.setattr(engines, "IDLE_KEPT", -1.0)
+    pool.close_idle()
+    assert (pool.checkedin(), pool.checkedout()) == (engines.KEPT, 0)
+    monkeypatch.setattr(engines, "IDLE_KEPT", idle)
     _poke_at_once()
-    assert pool.checkedin() > kept_connections.KEPT
+    assert pool.checkedin() > engines.KEPT
 
 
 @pytest.mark.usefixtures("postgres")
 def test_they_are_closed_though_no_poke_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_connections, "IDLE_KEPT", 0.05)
+    monkeypatch.setattr(engines, "IDLE_KEPT", 0.05)
     _poke_at_once()
     (engine,) = engines._engines._things.values()
     pool: Any = engine.pool
-    until("the idle connections are closed", lambda: pool.checkedin() <= kept_connections.KEPT)
+    until("the idle connections are closed", lambda: pool.checkedin() <= engines.KEPT)
     assert sensor("SELECT 1").poke({}) is True
 
 
@@ -130,24 +130,25 @@ def test_where_no_thread_can_be_started_a_poke_has_its_answer_all_the_same(monke
     _poke_at_once()
     (engine,) = engines._engines._things.values()
     pool: Any = engine.pool
-    pool._timer.cancel()
-    pool._timer = None
+    pool._is_watched = False
     with monkeypatch.context() as patched:
         patched.setattr(threading.Timer, "start", refuse)
         assert sensor("SELECT 1").poke({}) is True
-        assert pool._timer is None
+        assert not pool._is_watched
     assert sensor("SELECT 1").poke({}) is True
-    assert pool._timer is not None
+    assert pool._is_watched
 
 
 def _poke_at_once() -> None:
     """Have several pokes in the server at one moment."""
-    inside = threading.Barrier(2 * kept_connections.KEPT)
+    inside = threading.Barrier(2 * engines.KEPT)
+
+    def ask(database: Connection) -> None:
+        inside.wait(30)
+        database.execute(text("SELECT 1"))
 
     def poke() -> None:
-        with engines.connect("it", connection("warehouse")) as database:
-            inside.wait(30)
-            database.execute(text("SELECT 1"))
+        engines.ask("it", connection("warehouse"), ask)
 
     pokes = [threading.Thread(target=poke) for _ in range(inside.parties)]
     for thread in pokes:
@@ -168,7 +169,7 @@ def test_a_statement_that_waits_for_a_lock_ends_on_mariadb(mariadb: Warehouse, m
 
 
 def _each_wait_for_the_lock_ends(warehouse: Warehouse, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limit, "_seconds", 0.1)
+    monkeypatch.setattr(shared, "_seconds", 0.1)
     with warehouse.locked():
         for _ in range(3):
             with pytest.raises(InfraFailure, match=said):
@@ -231,7 +232,7 @@ def test_a_child_of_the_isolated_lane_ends_its_statements_too(postgres: Warehous
 def test_a_limit_of_the_users_own_stays(
     postgres: Warehouse, set_connection: SetConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time_limit, "_seconds", 10.0)
+    monkeypatch.setattr(shared, "_seconds", 10.0)
     is_now = "SELECT current_setting('statement_timeout') = :limit"
     assert sensor(is_now, limit="11s").poke({}) is True
     (engine,) = engines._engines._things.values()
@@ -246,7 +247,7 @@ def test_a_limit_of_the_users_own_stays(
 def test_a_limit_of_the_users_own_stays_on_mariadb(
     mariadb: Warehouse, set_connection: SetConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time_limit, "_seconds", 10.5)
+    monkeypatch.setattr(shared, "_seconds", 10.5)
     is_now = "SELECT @@max_statement_time = :limit"
     assert sensor(is_now, limit=11.5).poke({}) is True
     for limit in (5, 60):
@@ -268,7 +269,7 @@ def test_a_server_that_lacks_mysqls_setting_is_asked_without_a_limit(monkeypatch
 
 
 def _poked_in_vain_for_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limit, "_seconds", 10.0)
+    monkeypatch.setattr(shared, "_seconds", 10.0)
     for _ in range(2):
         assert sensor("SELECT count(*) + 1 FROM free").poke({}) is True
 
@@ -313,6 +314,13 @@ def test_rows_after_the_first_stay_on_mariadb(mariadb: Warehouse) -> None:
     assert _bytes_sent(mariadb) - sent < 5 * rows  # a row takes at least that; what fits into the sockets is sent
 
 
+def test_a_connection_that_mariadb_closed_is_replaced(mariadb: Warehouse) -> None:
+    assert sensor("SELECT 1").poke({}) is True
+    session = mariadb.ask("SELECT max(id) FROM information_schema.processlist WHERE id <> CONNECTION_ID()")
+    mariadb.run(f"KILL CONNECTION {session}")
+    assert sensor("SELECT 1").poke({}) is True
+
+
 def test_a_connection_to_mariadb_is_kept_unless_rows_are_left(mariadb: Warehouse) -> None:
     assert sensor("SELECT 1").poke({}) is True
     (engine,) = engines._engines._things.values()
@@ -327,12 +335,6 @@ def test_a_connection_to_mariadb_is_kept_unless_rows_are_left(mariadb: Warehouse
         assert session() == kept
     assert sensor("SELECT 1 UNION ALL SELECT 2").poke({}) is True
     assert session() != kept
-
-
-def test_a_later_row_with_an_error_does_not_matter_on_mariadb(mariadb: Warehouse) -> None:
-    mariadb.run("INSERT INTO free VALUES (1), (2)")
-    sql = "SELECT IF(day = 1, 1, (SELECT seq FROM seq_1_to_2 WHERE seq >= f.day - 1)) FROM free AS f ORDER BY day"
-    assert sensor(sql).poke({}) is True
 
 
 def _bytes_sent(warehouse: Warehouse) -> int:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from harness.until import until
 from sensorpool import Settings
+from sensorpool.admin.allowed_classes import doubt_about
 from sensorpool.cli import main
 from sensorpool.config.allowlist import Allowlist
 from sensorpool.config.defaults import BUILT_IN_SENSORS
@@ -18,7 +19,6 @@ from sensorpool.model.values import Report
 from sensorpool.poke.child import Suspect
 from sensorpool.poke.classes import Classes
 from sensorpool.poke.isolated_lane import IsolatedLane
-from sensorpool.service.refusals import doubts_of
 from tests.support.builders import due_group
 
 PACKAGE = "company_of_patterns"
@@ -206,7 +206,6 @@ def test_without_a_pattern_no_catalog_is_read(monkeypatch: pytest.MonkeyPatch) -
     assert listed.named() == set(BUILT_IN_SENSORS)
     assert "os.system" not in listed
     assert listed.why_not("os.system") == ""
-    assert not list(listed.doubts())
 
 
 def test_our_own_sensors_are_a_list() -> None:
@@ -215,8 +214,9 @@ def test_our_own_sensors_are_a_list() -> None:
         assert listed.named() == set(BUILT_IN_SENSORS)
         assert all(path in listed for path in BUILT_IN_SENSORS)
     assert "sensorpool.testing.ScriptedSensor" not in Allowlist(("sensorpool.*",))
-    [line] = Allowlist(("sensorpool.testing.*",)).doubts()
-    assert "stands for no class: docs/reference.md lists none below it as poolable" in line
+    doubt = doubt_about("sensorpool.testing.*")
+    assert doubt is not None
+    assert "stands for no class: docs/reference.md lists none below it as poolable" in doubt
 
 
 def test_a_child_that_pokes_apart_has_the_same_allowlist(company: Path) -> None:
@@ -231,15 +231,6 @@ def test_a_child_that_pokes_apart_has_the_same_allowlist(company: Path) -> None:
     refused = Outcome.CANNOT_POKE
     assert {each.group.id: each.outcome for each in reports} == {0: Outcome.LANDED, 1: refused, 2: refused}
     assert not is_imported(), "in this process"
-
-
-def test_the_start_of_a_worker_tells_which_pattern_enables_nothing(company: Path) -> None:
-    settings = Settings.load(sensors_enabled=f"{PATTERN},not_here_at_all.x.*,{CLASS}")
-    assert doubts_of(settings) == [
-        "SENSORS_ENABLED: not_here_at_all.x.* enables no class: there is no not_here_at_all here; "
-        "install it, or mend the name",
-    ]
-    assert not is_imported()
 
 
 def test_doctor_imports_the_package_of_a_pattern(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sensorpool.config.version import __version__
+from sensorpool.config import __version__
 from tests.support.needs import needed
 
 ROOT = Path(__file__).parents[2]

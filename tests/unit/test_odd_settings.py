@@ -10,12 +10,10 @@ import pytest
 from pydantic_core import PydanticUndefined
 
 from sensorpool.admin import findings
-from sensorpool.config.defaults import INFRA_FAILURES
-from sensorpool.config.infra_classes import doubts, doubts_apart
+from sensorpool.admin.installation import doubt_about_exception
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation import redaction
-from sensorpool.service.refusals import refuse_typos
 
 ODD = ("0", "-1", "nan", "inf", "1e300", "1e-300", "soon", "5s", "5 s", "1,5")
 NUMBERS = [name for name, field in Settings.model_fields.items() if field.annotation in (float, int, int | None)]
@@ -131,18 +129,10 @@ class Outer:
 
 @pytest.mark.parametrize(("name", "is_typo", "said"), DOUBTS, ids=lambda part: str(part)[:40])
 def test_a_typo_is_told_from_what_is_not_installed(name: str, is_typo: bool, said: str | None) -> None:
-    found = doubts([name])
-    assert found == doubts_apart([name])
-    assert [each.is_typo for each in found] == ([is_typo] if said else [])
+    found = list(doubt_about_exception(name))
+    assert [each.level == "wrong" for each in found] == ([is_typo] if said else [])
     for each in found:
         assert each.said.startswith(f"INFRA_FAILURES: {said}")
-
-
-def test_a_worker_is_refused_for_a_typo_alone() -> None:
-    said, *_ = refuse_typos(Settings.load(infra_failures="not_installed_here.errors.Down,socket.error"))
-    assert "not_installed_here.errors.Down cannot be imported here" in said
-    with pytest.raises(SettingsError, match=r"^SENSORPOOL_INFRA_FAILURES: builtins has no Conection[^\n]*$"):
-        refuse_typos(Settings.load(infra_failures=[*INFRA_FAILURES, "builtins.ConectionError"]))
 
 
 def test_the_command_line_says_it_with_the_code_of_usage(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from sensorpool import Settings
-from sensorpool.config.allowlist import covers
 from sensorpool.errors import SettingsError
+from sensorpool.model.patterns import covers
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from sensorpool.config.defaults import BUILT_IN_SENSORS, MEMORY
+from sensorpool.config.origins import unknown_variables
 from sensorpool.config.settings import Settings
-from sensorpool.config.variables import unknown_variables
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import hide_password
 
@@ -27,7 +27,6 @@ def _mistakes(monkeypatch: pytest.MonkeyPatch, **variables: str) -> list[str]:
 IMPOSSIBLE: list[tuple[str, dict[str, str]]] = [
     ("HEARTBEAT", {"HEARTBEAT": "15", "LEASE_TTL": "30"}),
     ("HEARTBEAT", {"HEARTBEAT": "60"}),
-    ("NAMESPACE", {"NAMESPACE": "results"}),
     ("SHARDS", {"SHARDS": "11", "SHARD_CODE_UPPER_LIMIT": "10"}),
     ("POKE_TIMEOUT", {"POKE_TIMEOUT": "151"}),
     ("TICK", {"TICK": "60.5"}),

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from sensorpool.config.catalogs import Kind, catalog_of
+from sensorpool.config.allowlist import ClassKind, catalog_of
 
 # Their pokes ask for the date of their run, which is no field of theirs.
 _OF_THE_RUN = frozenset({"ExternalTaskSensor", "TimeDeltaSensor", "TimeDeltaSensorAsync", "DayOfWeekSensor"})
@@ -113,11 +113,11 @@ def condition_of(dag_id: str, task: SensorTask, rendered: Any, logical_date: flo
 
 @cache
 def taken_of(op_classpath: str) -> Taken:
-    """Return whether the pool takes a class by default, as the catalogs of `config.catalogs` say."""
+    """Return whether the pool takes a class by default, as the catalogs of `config.allowlist` say."""
     catalog = catalog_of(op_classpath)
     if catalog is None:
         return Taken.NOT_BY_DEFAULT if op_classpath.startswith(_OF_A_DAG_FILE) else Taken.NOT_KNOWN
     kind = catalog.kind_of(op_classpath)
-    if op_classpath in catalog.classes or kind is Kind.SENSOR:  # a name of Airflow 2 for a class of the catalog
+    if op_classpath in catalog.classes or kind is ClassKind.SENSOR:  # a name of Airflow 2 for a class of the catalog
         return Taken.BY_DEFAULT
-    return Taken.NOT_BY_DEFAULT if kind is Kind.EXACT else Taken.NOT_KNOWN
+    return Taken.NOT_BY_DEFAULT if kind is ClassKind.EXACT else Taken.NOT_KNOWN

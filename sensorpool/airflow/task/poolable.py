@@ -17,8 +17,9 @@ from sensorpool.airflow.proof.arguments import callables, dag_file, rebuild
 from sensorpool.airflow.proof.state import patched_code
 from sensorpool.airflow.proof.state.patched_code import OF_DAG_FILES
 from sensorpool.airflow.proof.watch import environment_reads, task_reads
-from sensorpool.config.allowlist import Allowlist, covers
+from sensorpool.config.allowlist import Allowlist
 from sensorpool.config.settings import Settings
+from sensorpool.model.patterns import covers
 from sensorpool.poke.classes import adapter_of
 
 # the sensors whose function stands in a DAG file, as a rule

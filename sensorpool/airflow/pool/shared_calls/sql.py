@@ -16,7 +16,7 @@ from airflow.providers.common.sql.sensors.sql import SqlSensor
 
 from sensorpool.airflow.pool.shared_calls.by_operator import ByOperator, fits
 from sensorpool.airflow.proof.codec import decode
-from sensorpool.sensors.time_limit import time_limit
+from sensorpool.sensors.shared import time_limit
 
 _OWN = ("get_records", "run", "get_first")  # a hook with its own version of one asks in another way
 _READS = "select"

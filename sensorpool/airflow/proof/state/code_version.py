@@ -18,7 +18,7 @@ from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
 from sensorpool.airflow.proof.state import references
 from sensorpool.airflow.proof.state.module_files import ModuleFile, ModuleFiles, Unreadable
-from sensorpool.config.version import __version__
+from sensorpool.config import __version__
 
 MOST = 1_000  # modules
 _COARSE = 0.1  # seconds by which the times of a file system may lie behind the clock

@@ -1,4 +1,4 @@
-"""An SFTP server as a tree, by paramiko's client."""
+"""SFTP: fsspec's filesystem, which connects as ``ssh`` does and ends its connections, and its server as a tree."""
 
 import os
 import stat
@@ -7,12 +7,55 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from fsspec.implementations.sftp import SFTPFileSystem
+from paramiko import AuthenticationException, SSHClient, SSHException
+from paramiko.sftp import CMD_CLOSE, CMD_OPENDIR, CMD_READDIR
+from paramiko.sftp_attr import SFTPAttributes
+
 from sensorpool.sensors.failures import NOT_THERE, as_infra_failure
-from sensorpool.sensors.time_limit import time_limit
+from sensorpool.sensors.shared import time_limit
 from sensorpool.sensors.tree import Entry
 
 _PATIENCE = 30.0  # seconds for an answer, outside a pool
 _ADVANCE = 32  # requests under way for a listing
+
+
+class SftpFileSystem(SFTPFileSystem):  # type: ignore[misc]
+    """An SFTP filesystem.
+
+    :raises AuthenticationException: when the server is there, and the key, password or known host is wrong.
+    """
+
+    def _connect(self) -> None:
+        self.client = SSHClient()
+        self.client.load_system_host_keys()
+        self.client.set_missing_host_key_policy(self.host_key_policy)
+        try:
+            self._log_in()
+            self.ftp = self.client.open_sftp()
+            # a firewall may drop the connection without a word: that leaves time to ask over a new one
+            self.ftp.get_channel().settimeout((time_limit() or 2 * _PATIENCE) / 2)
+        except BaseException:
+            self.close()
+            raise
+
+    def _log_in(self) -> None:
+        try:
+            self.client.connect(self.host, **self.ssh_kwargs)
+        except SSHException as error:
+            transport = self.client.get_transport()
+            if type(error) is SSHException and transport is not None and transport.is_active():
+                # the server has not hung up: a passphrase is wrong, or its host key unknown
+                raise AuthenticationException(str(error)) from error
+            raise
+
+    def close(self) -> None:
+        """End the connection: its thread and socket would stay."""
+        self.client.close()
+
+    def as_tree(self) -> "SftpTree":
+        """Return the server as a tree."""
+        return SftpTree(self.ftp)
 
 
 class SftpTree:
@@ -20,8 +63,6 @@ class SftpTree:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        # a firewall may have dropped the connection without a word: that leaves time to ask over a new one
-        self._client.get_channel().settimeout((time_limit() or 2 * _PATIENCE) / 2)
         self.refused: list[Exception] = []
 
     def look(self, path: str) -> Entry | None:
@@ -61,9 +102,6 @@ class SftpTree:
 
     def _listing(self, folder: str) -> Iterator[tuple[str, Any]]:
         """Yield names and attributes. paramiko's own listing fails where one name is not UTF-8."""
-        from paramiko.sftp import CMD_CLOSE, CMD_OPENDIR, CMD_READDIR
-        from paramiko.sftp_attr import SFTPAttributes
-
         handle = self._client._request(CMD_OPENDIR, os.fsencode(folder))[1].get_string()
         asked: deque[int] = deque()
         try:
@@ -77,17 +115,10 @@ class SftpTree:
                     attributes = SFTPAttributes._from_msg(answer, name, "")
                     if name not in (".", ".."):
                         yield name, attributes
-        except EOFError:  # the end of the listing; at the end of the connection the next request fails
+        except EOFError:  # of the listing. At the end of the connection the next request fails
             self._client._request(CMD_CLOSE, handle)
 
 
 def _entry(path: str, attributes: Any) -> Entry:
-    mode = attributes.st_mode
-    return Entry(
-        path=path,
-        is_file=mode is None or stat.S_ISREG(mode),  # a server may tell no mode; what it lists is a file then
-        is_folder=mode is not None and stat.S_ISDIR(mode),
-        is_link=False,
-        size=attributes.st_size,
-        modified=attributes.st_mtime,
-    )
+    mode = attributes.st_mode or stat.S_IFREG  # some servers tell no mode
+    return Entry(path, stat.S_ISREG(mode), stat.S_ISDIR(mode), False, attributes.st_size, attributes.st_mtime)
