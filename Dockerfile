@@ -4,7 +4,6 @@ FROM python:3.11-slim AS build
 
 COPY pyproject.toml constraints.txt README.md LICENSE /src/
 COPY sensorpool /src/sensorpool
-COPY migrations /src/migrations
 RUN python -m venv /opt/sensorpool \
     && /opt/sensorpool/bin/pip install --no-cache-dir --constraint /src/constraints.txt \
     "/src[postgres,mysql,embedded,flower,web,otel]"

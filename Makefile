@@ -12,7 +12,7 @@ PIP_E2E = $(@D)/bin/python -m pip --disable-pip-version-check --no-input --quiet
 ALL_VERSIONS := $(patsubst tests/e2e/versions/%.txt,%,$(wildcard tests/e2e/versions/*.txt))
 VERSIONS ?= $(ALL_VERSIONS)
 VENVS_OF_VERSIONS := $(ALL_VERSIONS:%=$(VENV_E2E)-%)
-CODE := $(wildcard sensorpool migrations harness tests benchmarks tools examples celeryconfig.py)
+CODE := $(wildcard sensorpool harness tests benchmarks tools examples celeryconfig.py)
 
 # an environment of another Python would be taken without a word
 ifeq ($(origin PYTHON),command line)

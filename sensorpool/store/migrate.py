@@ -25,10 +25,8 @@ _UPGRADE = 0x73656E73, 0x75706772  # the advisory lock of a change; registration
 
 
 def migrations_folder() -> Path:
-    """Return the folder of the migrations: in a wheel within the package, in a checkout beside it."""
-    package = Path(__file__).resolve().parents[1]
-    packed = package / "migrations"
-    return packed if packed.is_dir() else package.parent / "migrations"
+    """Return the folder of the migrations."""
+    return Path(__file__).parent / "migrations"
 
 
 def upgrade(

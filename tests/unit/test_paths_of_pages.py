@@ -10,7 +10,7 @@ from tests.support.pages import ROOT
 
 CONTRIBUTING, DESIGN = ROOT / "CONTRIBUTING.md", ROOT / "docs" / "design.md"
 PAGES = [CONTRIBUTING, ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-_FOLDERS = "benchmarks|docs|harness|migrations|sensorpool|tests|tools"
+_FOLDERS = "benchmarks|docs|harness|sensorpool|tests|tools"
 _PATH = re.compile(rf"(?:{_FOLDERS})/[\w./*-]+|[\w./-]+\.(?:py|md|lua|txt|toml)")
 _MODULE = re.compile(r"[a-z_]+(?:[./]\w+)+")
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([\w-]+))?\)")

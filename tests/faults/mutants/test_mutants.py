@@ -71,7 +71,7 @@ _RUN: dict[str, object] = {
 
 def copy(folder: Path, mutant: Mutant) -> None:
     """Copy the package, its tests and their harness, and seed the fault."""
-    for name in ("sensorpool", "migrations", "harness", "tests"):
+    for name in ("sensorpool", "harness", "tests"):
         shutil.copytree(HERE / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(HERE / "pyproject.toml", folder)
     for edit in mutant.edits:
