@@ -12,10 +12,10 @@ from sensorpool.client.pool import Pool
 from sensorpool.errors import Refused, SensorpoolError, Unknown
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.leases.dirty_flags import at_once
 from sensorpool.model.states import State
 from sensorpool.model.times import spell_time
 from sensorpool.store import actions, inspecting
+from sensorpool.store.waking import Woken
 
 _LONGEST_NAME = 250  # as the column
 _LONGEST_SUBJECT = 1_000
@@ -33,16 +33,9 @@ def poke_now(pool: Pool, group_id: int, who: str) -> str:
     group = pool.database.read(inspecting.group, group_id) if 0 < group_id < 2**63 else None
     if group is None:
         raise Unknown(f"there is no condition {group_id} that an instance waits for")
-    if pool.settings.embedded:
-        raise Refused(
-            "`sensorpool standalone` takes no orders from other processes: name a Redis in SENSORPOOL_REDIS_URL"
-        )
 
     def do() -> str:
-        pool.workers()
-        shard_range = pool.range_of(group["shardcode"])
-        pool.roster.raise_dirty({shard_range: [at_once(group_id)]})
-        pool.outbox.nudge(shard_range)
+        pool.nudger.poke_soon([Woken(group_id, group["shardcode"])])
         return "it is poked as soon as a worker takes its range up"
 
     return _recorded(pool, who, "poke now", f"condition {group_id} of {group['op_classpath']}", do)

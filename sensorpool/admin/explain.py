@@ -168,8 +168,8 @@ def _ended_of_join(pool: PoolView, shown: dict[str, Any]) -> str | None:
     """Return how instances of a join ended that have not landed: for readers who may see all instances."""
     if not (ids := _ids_of_join(shown)):
         return None
-    states = pool.database.read(inspecting.conditions, ids)
-    ended = [each for each in ids if each in states and states[each][0] not in {State.SENSING, State.SUCCESS}]
+    states = pool.database.read(inspecting.states, ids)
+    ended = [each for each in ids if states.get(each, State.SENSING) not in {State.SENSING, State.SUCCESS}]
     said = pool.database.read(inspecting.ends, ended[:_MOST_NAMED])
     gone = [f"instance {each} is not there any more" for each in ids if each not in states]
     lines = [*(said[each] for each in ended[:_MOST_NAMED] if each in said), *gone[:_MOST_NAMED]]
@@ -181,9 +181,9 @@ def _joined(pool: PoolView, shown: dict[str, Any]) -> str | None:
     """Return which instances a join waits for; None if it is no join."""
     if not (ids := _ids_of_join(shown)):
         return None
-    states = pool.database.read(inspecting.conditions, ids)
-    landed = sum(state == State.SUCCESS for state, _ in states.values())
-    waiting = [each for each in ids if each in states and states[each][0] == State.SENSING]
+    states = pool.database.read(inspecting.states, ids)
+    landed = sum(state == State.SUCCESS for state in states.values())
+    waiting = [each for each in ids if states.get(each) == State.SENSING]
     more = f" and {len(waiting) - _MOST_NAMED} more" if len(waiting) > _MOST_NAMED else ""
     named = ", ".join(str(each) for each in waiting[:_MOST_NAMED])
     return f"{landed} of {len(ids)} instances have landed" + (f"; waiting: {named}{more}" if waiting else "")

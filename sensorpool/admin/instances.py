@@ -6,8 +6,9 @@ from typing import Any
 
 from sensorpool.admin import next_poke
 from sensorpool.admin.quarantine import id_of
+from sensorpool.client import wait
 from sensorpool.client.pool_view import PoolView
-from sensorpool.errors import Refused, Unknown, Unreachable
+from sensorpool.errors import Refused, Unreachable
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.callbacks import shown
 from sensorpool.model.identity import identify
@@ -82,11 +83,7 @@ def instance(pool: PoolView, instance_id: int) -> Any:
 
     :raises Unknown: when there is no such instance.
     """
-    possible = 0 < instance_id < 2**63  # a database cannot look for other numbers
-    row = pool.database.read(inspecting.instance, instance_id) if possible else None
-    if row is None:
-        raise Unknown(f"there is no instance {instance_id}: it was never registered, or has been pruned")
-    return row
+    return wait.row(pool.database, instance_id)
 
 
 def list_instances(pool: PoolView, selection: Selection, most: int) -> list[dict[str, Any]]:

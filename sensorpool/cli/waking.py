@@ -8,8 +8,6 @@ import click
 from sensorpool.cli.output import json_option, print_json, say
 from sensorpool.client import storage_events
 from sensorpool.client.pool import Pool
-from sensorpool.client.wake import wake as wake_each
-from sensorpool.client.wake import wake_up
 from sensorpool.errors import Refused
 from sensorpool.model.identity import parse_context
 
@@ -40,13 +38,13 @@ def wake(
     refused: list[dict[str, object]] = []
     if events is None:
         context = None if context_json is None else parse_context(context_json)
-        woken = wake_each(pool, [wake_up(sensor_class, context, prefix=prefix, location=location)])
+        woken = pool.wake(sensor_class, context, prefix=prefix, location=location)
     else:
         woken = 0
         for number, line in enumerate(events, 1):
             if line.strip():
                 try:
-                    woken += wake_each(pool, storage_events.read(line.strip()))
+                    woken += pool.wake_all(storage_events.read(line.strip()))
                 except Refused as error:
                     refused.append({"line": number, "reason": str(error)})
     pool.close()

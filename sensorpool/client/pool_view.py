@@ -70,8 +70,8 @@ class PoolView:
         :raises Unreachable: when Redis does not answer.
         """
         workers = self.roster.workers()
-        self._find_own(workers)
-        self._learn_ranges(workers)
+        self.find_own(workers)
+        self.learn_ranges(workers)
         return workers
 
     def disagreements(self, workers: Sequence[LiveWorker]) -> list[str]:
@@ -82,14 +82,14 @@ class PoolView:
     def _terms(self) -> Terms:
         return Terms(self.pool_id.get() or "", self.settings.shards, self.settings.shard_code_upper_limit)
 
-    def _find_own(self, workers: Sequence[LiveWorker]) -> str | None:
+    def find_own(self, workers: Sequence[LiveWorker]) -> str | None:
         """Return the id of our pool, read again if no worker has it: a new epoch, or tables that were made anew."""
         ours = self.pool_id.get() if workers else None
         if ours and all(worker.terms.pool_id != ours for worker in workers):
             ours = self.pool_id.look_again()
         return ours
 
-    def _learn_ranges(self, workers: Sequence[LiveWorker]) -> None:
+    def learn_ranges(self, workers: Sequence[LiveWorker]) -> None:
         """Take over the ranges of the workers: only their ranges are poked."""
         ours = [worker.terms.ranges for worker in workers if worker.terms.pool_id == self.pool_id.get()]
         if ours and self.ranges not in ours:

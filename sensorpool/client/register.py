@@ -22,7 +22,7 @@ from sensorpool.errors import InDoubt, KeyConflict, Refused, Unreachable
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.states import State
-from sensorpool.model.values import Flushed, Instance, Key
+from sensorpool.model.values import Flushed, Key, Registered
 from sensorpool.settle.flush import cancel_in
 from sensorpool.settle.settler import Settler
 from sensorpool.store import admission, registering
@@ -38,20 +38,20 @@ class _Barred(Exception):
 
 
 @dataclass(slots=True)
-class Registered:
+class RegisteredBatch:
     """The result of one batch of registrations."""
 
-    instances: list[Instance]
+    instances: list[Registered]
     superseded: list[Flushed]
     is_late: bool = False  # the batch took so long that a load may have missed it
 
     @property
-    def opened(self) -> list[Instance]:
+    def opened(self) -> list[Registered]:
         """The instances whose group is new."""
         return [instance for instance in self.instances if instance.opened]
 
 
-def register(settler: Settler, checked: Sequence[CheckedRegistration], settings: Settings) -> Registered:
+def register(settler: Settler, checked: Sequence[CheckedRegistration], settings: Settings) -> RegisteredBatch:
     """Register a batch, all of it or nothing, in one transaction.
 
     The same key, try and context returns the existing instance. The same key and try with another context, or a lower
@@ -98,7 +98,7 @@ class _Batch:
         self._chosen = [key for key, each in self._by_key.items() if not each.is_fresh]
         self._started = time.monotonic()
 
-    def commit(self) -> Registered:
+    def commit(self) -> RegisteredBatch:
         """Run the first attempt, and further ones if it met a fault or existing registrations.
 
         :raises _Barred: when a registration is refused that does not exist already.
@@ -111,25 +111,25 @@ class _Batch:
                 raise
         return commit(self._further_attempt)  # an existing instance is returned, barred or not
 
-    def _first_attempt(self, connection: Connection) -> Registered:
+    def _first_attempt(self, connection: Connection) -> RegisteredBatch:
         """Insert all registrations. If one exists already, which is rare, its unique key fails the attempt."""
         return self._insert(connection, {})
 
-    def _further_attempt(self, connection: Connection) -> Registered:
+    def _further_attempt(self, connection: Connection) -> RegisteredBatch:
         """Find the existing registrations, perhaps of an attempt whose answer was lost; insert the others."""
         return self._insert(connection, self._find(connection))
 
-    def _committed(self, done: Registered) -> list[Flushed]:
+    def _committed(self, done: RegisteredBatch) -> list[Flushed]:
         failpoint("register.after_commit")
         done.is_late = time.monotonic() - self._started > min(_LATE, self._settings.commit_overlap / 2)
         return done.superseded
 
-    def _find(self, connection: Connection) -> dict[Key, Instance]:
+    def _find(self, connection: Connection) -> dict[Key, Registered]:
         """Find the existing registrations.
 
         :raises KeyConflict: when one of them waits for another condition.
         """
-        found: dict[Key, Instance] = {}
+        found: dict[Key, Registered] = {}
         for key, (instance, op_classpath, poke_context) in registering.known(connection, self._by_key.keys()).items():
             identity = self._by_key[key].identity
             if (op_classpath, poke_context) != (identity.op_classpath, identity.poke_context):
@@ -140,7 +140,7 @@ class _Batch:
             found[key] = instance
         return found
 
-    def _insert(self, connection: Connection, known: dict[Key, Instance]) -> Registered:
+    def _insert(self, connection: Connection, known: dict[Key, Registered]) -> RegisteredBatch:
         """Insert the new registrations, and cancel the lower tries of all."""
         fresh = [each for key, each in self._by_key.items() if key not in known]
         failpoint("register.before")
@@ -153,9 +153,9 @@ class _Batch:
         answers = [instances[each.key] for each in self._checked]
         if len(answers) > len(instances):
             answers = _told_apart(answers)
-        return Registered(answers, flushed)
+        return RegisteredBatch(answers, flushed)
 
-    def _join(self, connection: Connection, fresh: Sequence[CheckedRegistration]) -> dict[Key, Instance]:
+    def _join(self, connection: Connection, fresh: Sequence[CheckedRegistration]) -> dict[Key, Registered]:
         """Make or join the groups, and insert the instances; return them.
 
         :raises _Barred: when a condition is quarantined, a DAG over its quota, or a digest belongs to another context.
@@ -173,7 +173,7 @@ class _Batch:
         return {instance.key: instance for instance in made}
 
 
-def _is_kept(connection: Connection, done: Registered) -> bool:
+def _is_kept(connection: Connection, done: RegisteredBatch) -> bool:
     """Whether an attempt whose COMMIT had no answer was committed."""
     made = next((instance for instance in done.instances if instance.created), None)
     return made is not None and registering.is_there(connection, made.id, made.key)
@@ -227,9 +227,9 @@ def _without_ids(value: Any) -> Any:
     return [_without_ids(each) for each in value] if isinstance(value, list) else value
 
 
-def _told_apart(answers: Iterable[Instance]) -> list[Instance]:
+def _told_apart(answers: Iterable[Registered]) -> list[Registered]:
     """Return the answers to a batch in which a key stands more than once: only the first has created an instance."""
-    told: list[Instance] = []
+    told: list[Registered] = []
     seen: set[Key] = set()
     for each in answers:
         told.append(each._replace(created=False) if each.key in seen else each)

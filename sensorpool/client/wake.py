@@ -1,24 +1,17 @@
 """Wake-ups: conditions are poked at once, because they may hold now, as their source says. The poll stays the truth."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sensorpool.errors import Refused
-from sensorpool.instrumentation.logs import logger
 from sensorpool.model.identity import canonical_classpath, identify
 from sensorpool.model.location import concerned, location_named
-from sensorpool.model.values import ShardRange
 from sensorpool.store import waking
-
-if TYPE_CHECKING:
-    from sensorpool.client.pool import Pool
+from sensorpool.store.database import Database
 
 MOST = 10_000  # conditions that one call wakes
 _NO_LOCATION = "is a URL like s3://bucket/folder/name"
-
-log = logger(__name__)
 
 
 class WakeUp(NamedTuple):
@@ -55,23 +48,7 @@ def wake_up(
     return WakeUp(location=where)
 
 
-def wake(pool: "Pool", wake_ups: Iterable[WakeUp]) -> int:
-    """Have the conditions poked at once that these wake-ups concern, `MOST` at most; return how many there are.
-
-    :raises Refused: when the leases are in the memory of another process.
-    :raises Unreachable: when the database or Redis does not answer.
-    """
-    if pool.is_test:
-        return len(found(pool, wake_ups))  # none is poked by it, as nothing happens by itself there
-    if pool.settings.embedded:
-        raise Refused(
-            "`sensorpool standalone` takes no orders from other processes: name a Redis in SENSORPOOL_REDIS_URL"
-        )
-    woken = found(pool, wake_ups)
-    return len(woken) - _send(pool, woken) if woken else 0
-
-
-def found(pool: "Pool", wake_ups: Iterable[WakeUp]) -> list[waking.Woken]:
+def conditions_of(database: Database, wake_ups: Iterable[WakeUp]) -> list[waking.Woken]:
     """Return the conditions that these wake-ups concern, `MOST` at most.
 
     :raises Unreachable: when the database does not answer.
@@ -79,23 +56,9 @@ def found(pool: "Pool", wake_ups: Iterable[WakeUp]) -> list[waking.Woken]:
     wanted = set(wake_ups)
     digests = {each.digest for each in wanted if each.digest is not None}
     locations = {where for each in wanted if each.location is not None for where in concerned(each.location)}
-    groups = set(pool.database.read(waking.of_digests, digests, MOST))
-    groups.update(pool.database.read(waking.of_locations, locations, MOST - len(groups)))
+    groups = set(database.read(waking.of_digests, digests, MOST))
+    groups.update(database.read(waking.of_locations, locations, MOST - len(groups)))
     for prefix in {each.prefix for each in wanted if each.prefix is not None}:
         if len(groups) < MOST:
-            groups.update(pool.database.read(waking.below, prefix, MOST))
+            groups.update(database.read(waking.below, prefix, MOST))
     return [*islice(groups, MOST)]
-
-
-def _send(pool: "Pool", woken: Collection[waking.Woken]) -> int:
-    """Wake groups; return how many are not, because too many wait already."""
-    pool.workers()  # they say which ranges there are
-    groups: dict[ShardRange, list[int]] = defaultdict(list)
-    for each in woken:
-        groups[pool.range_of(each.shardcode)].append(each.id)
-    sent, dropped = pool.leases.wake_ups.wake(groups)
-    for shard_range in sent:
-        pool.outbox.nudge(shard_range)
-    if dropped:
-        log.warning("there are too many wake-ups: some conditions are poked in their turn", dropped=dropped)
-    return dropped

@@ -14,10 +14,10 @@ from sensorpool.store.schema import sensor_instance as s
 from sensorpool.store.shards import within
 
 
-def conditions(connection: Connection, instance_ids: Collection[int]) -> dict[int, tuple[State, int]]:
-    """Return the state of each of these instances that exists, and the hashcode of what it waits for."""
-    query = select(s.c.id, s.c.state, s.c.hashcode).where(among(s.c.id))
-    return {row[0]: (State(row[1]), row[2]) for row in connection.execute(query, {"ids": list(instance_ids)})}
+def states(connection: Connection, instance_ids: Collection[int]) -> dict[int, State]:
+    """Return the state of each of these instances that exists."""
+    query = select(s.c.id, s.c.state).where(among(s.c.id))
+    return {row[0]: State(row[1]) for row in connection.execute(query, {"ids": list(instance_ids)})}
 
 
 def ends(connection: Connection, instance_ids: Collection[int]) -> dict[int, str]:

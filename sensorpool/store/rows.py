@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
-from sensorpool.model.values import Instance, Key
+from sensorpool.model.values import Key, Registered
 
 # each type with its name in PostgreSQL
 Bytes = Annotated[bytes, "bytea"]
@@ -65,7 +65,7 @@ def is_later_try(key: Key) -> bool:
 class Known(NamedTuple):
     """An instance that is registered already, and what it waits for."""
 
-    instance: Instance
+    instance: Registered
     op_classpath: str
     poke_context: str
 

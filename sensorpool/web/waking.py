@@ -9,7 +9,6 @@ from starlette.responses import JSONResponse
 
 from sensorpool.client import storage_events
 from sensorpool.client.pool import Pool
-from sensorpool.client.wake import wake
 from sensorpool.errors import Refused, SensorpoolError
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import printable
@@ -61,7 +60,7 @@ def _wake(pool: Pool, body: bytes, kind: str) -> int:
             "SNS asks whether it may send here; `aws sns confirm-subscription` says yes", topic=topic, by=answer
         )
         return 0
-    return wake(pool, storage_events.read(body, kind))
+    return pool.wake_all(storage_events.read(body, kind))
 
 
 def _knows(request: Request, token: str) -> bool:

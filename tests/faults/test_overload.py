@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
 from sensorpool.errors import Refused
-from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import RECORDING, SENSOR, Record, Trial
 

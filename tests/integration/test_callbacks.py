@@ -29,7 +29,7 @@ from sensorpool.worker.context import Worker
 from sensorpool.worker.rescue import rescue
 
 Make = Callable[..., tuple[Pool, Worker]]
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 GO_ON = "theirs.go_on"
 
 

@@ -20,7 +20,7 @@ from sensorpool.publish.exchange import RESULTS
 from sensorpool.publish.listener import listen
 from sensorpool.publish.publisher import Publisher
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 
 
 def send(settings: Settings, count: int, size: int) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.service import Service, children
 from harness.until import until
 from sensorpool.leases.lease import Acquired
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import land, pokes
 from tests.integration.test_main_run import register
 
 EVENT = "no worker takes jobs; no more jobs are sent until one does"

@@ -21,7 +21,7 @@ from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
 from sensorpool.worker.rescue import rescue
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 WAITERS = 1_100
 LARGE = json.dumps("x" * 250_000)
 

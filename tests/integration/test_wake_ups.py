@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Connection, select
 
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
 from sensorpool import Pool, Settings
@@ -23,10 +24,9 @@ from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.lease import leases_of
 from sensorpool.model.states import State
 from sensorpool.store.schema import sensor_instance
-from sensorpool.testing import land, pokes
 from sensorpool.worker.context import Worker
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 PATHS = "sensorpool.sensors.PathSensor"
 HOUR = 3_600.0
 TOKEN, WAKE_TOKEN = "the-token-of-the-pages", "the-token-of-wake-ups"
@@ -151,7 +151,7 @@ def test_too_many_are_dropped_and_keep_their_turn(
     monkeypatch.setattr(wake, "MOST", 3)
     monkeypatch.setattr(wake_ups, "MOST", 100)
     named = [wake.wake_up(prefix=each) for each in ("s3://in/day=1/", "s3://in/day=2/", "s3://in/100%")]
-    assert wake.wake(pool, named) == 3, "of four"
+    assert pool.wake_all(named) == 3, "of four"
 
 
 def test_who_is_woken_after_a_job_is_looked_at_later(pool: Pool, worker: Worker, waiting: dict[str, int]) -> None:

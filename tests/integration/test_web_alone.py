@@ -8,12 +8,12 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from harness.scripted import land
 from harness.service import Service
 from harness.until import until
 from sensorpool import Pool
 from sensorpool.cli.main import main
 from sensorpool.model.states import State
-from sensorpool.testing import land
 from sensorpool.web.alone import pages
 from sensorpool.web.token_access import TokenAccess
 from tests.integration.test_main_run import SCRIPTED

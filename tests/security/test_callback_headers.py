@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from harness.scripted import land
 from harness.service import Service
 from harness.until import until
 from sensorpool import Settings
@@ -15,7 +16,6 @@ from sensorpool.admin import callbacks as of_callbacks
 from sensorpool.errors import Refused
 from sensorpool.publish import canvas
 from sensorpool.store.schema import sensor_instance
-from sensorpool.testing import land
 
 SHOP = """
 from celery import Celery
@@ -41,7 +41,7 @@ def retries(self, *args, **kwargs):
 def forbidden(*args, **kwargs):
     told("forbidden")
 """
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 ALLOWED = "shop.allowed"
 HEADERS = {"headers": {"task": "forbidden"}}
 FORGED = {"task": ALLOWED, "args": [], "kwargs": {}, "options": {"queue": "shop", **HEADERS}}

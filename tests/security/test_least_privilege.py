@@ -11,6 +11,7 @@ import pytest
 import redis
 from sqlalchemy import make_url
 
+from harness.scripted import land, pokes
 from harness.servers import fresh_database
 from harness.service import Service, kill_tree
 from harness.until import until
@@ -26,13 +27,12 @@ from sensorpool.service.app import make_app
 from sensorpool.store import callbacks, inspecting, results
 from sensorpool.store.listing import Selection
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import land, pokes
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
 from sensorpool.worker.rescue import rescue
 from tests.security.page import block
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 ASKED_FOR_IN_VAIN = {"config", "config|get", "client", "client|setinfo", "client|maint_notifications"}
 ROLES = {name: f"sensorpool_{name}" for name in ("owner", "worker", "registrant", "reader")}
 TABLES = (

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kombu import Producer
 
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
 from sensorpool import Settings
@@ -19,10 +20,9 @@ from sensorpool.publish import wire
 from sensorpool.publish.broker import Connection
 from sensorpool.publish.exchange import RESULTS, routing_key
 from sensorpool.publish.listener import listen
-from sensorpool.testing import land, pokes
 from tests.security.canary import Canary
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 PICKLES = ["application/x-python-serialize", "application/x-python-pickle", "application/x-yaml", "application/data"]
 
 

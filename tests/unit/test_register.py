@@ -8,7 +8,7 @@ from sqlalchemy import event, insert, update
 
 from sensorpool import Key, Registration, Settings
 from sensorpool.client import register as module
-from sensorpool.client.register import Registered, register
+from sensorpool.client.register import RegisteredBatch, register
 from sensorpool.client.validate import CheckedRegistration, check
 from sensorpool.errors import InDoubt, Refused, Unreachable
 from sensorpool.model.states import State
@@ -20,7 +20,7 @@ from sensorpool.store.database import Database
 from sensorpool.store.schema import dag_over_quota, poke_group, poke_quarantine, sensor_instance
 from tests.support.commits import failing_commits
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 SETTINGS = Settings.load(sensors_enabled=SCRIPTED, on_settled_tasks="theirs.*", on_settled_broker_url="memory://")
 CLASSES = Classes(SETTINGS.sensors_enabled)
 KEY = Key("d", "t", "r")
@@ -39,7 +39,7 @@ class Client:
         self.delivered: list[Flushed] = []
         self.settler = Settler(database, self.delivered.append, tick_ms=5_000)
 
-    def register(self, *batch: CheckedRegistration) -> Registered:
+    def register(self, *batch: CheckedRegistration) -> RegisteredBatch:
         """Register a batch."""
         return register(self.settler, batch, SETTINGS)
 
@@ -65,8 +65,8 @@ class Client:
 
     def states(self, *ids: int) -> list[State]:
         """Return the states of instances."""
-        found = self.database.read(inspecting.conditions, list(ids))
-        return [found[instance_id][0] for instance_id in ids]
+        found = self.database.read(inspecting.states, list(ids))
+        return [found[instance_id] for instance_id in ids]
 
     def change(self, statement: Any, rows: Iterable[dict[str, Any]] | None = None) -> None:
         """Write to the tables by hand."""

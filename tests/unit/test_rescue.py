@@ -17,7 +17,7 @@ from sensorpool.leases.lease import Leases
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.states import State
 from sensorpool.model.trouble import Trouble
-from sensorpool.model.values import Flushed, Instance
+from sensorpool.model.values import Flushed, Registered
 from sensorpool.poke.classes import Classes
 from sensorpool.settle.settler import Settler
 from sensorpool.store import class_proofs, inspecting, troubles
@@ -49,7 +49,7 @@ from sensorpool.worker.chores import (
 )
 from sensorpool.worker.chores.round import Chore, Place, Rescued, Round
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 SETTINGS = Settings.load(sensors_enabled=SCRIPTED, retention=3600, dag_quota=3, shards=4, shard_code_upper_limit=100)
 CLASSES = Classes(SETTINGS.sensors_enabled)
 OLD = 1  # milliseconds
@@ -85,7 +85,7 @@ class Rescuing:
         worker: Any = self
         return module.rescue(worker, self.place)
 
-    def register(self, *names: str) -> list[Instance]:
+    def register(self, *names: str) -> list[Registered]:
         """Register an instance for each name; the same names wait for the same condition."""
         batch = [
             check(
@@ -128,7 +128,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> int:
 # instances
 
 
-def settle(rescuing: Rescuing, *ones: Instance, at: int = OLD) -> None:
+def settle(rescuing: Rescuing, *ones: Registered, at: int = OLD) -> None:
     """Cancel instances at a time, with all results published."""
     rescuing.settler.cancel({one.id: "enough" for one in ones})
     ids = [one.id for one in ones]
@@ -191,7 +191,7 @@ def test_an_instance_without_a_group_fails_and_is_told(rescuing: Rescuing) -> No
     [settled] = [each for flushed in rescuing.delivered for each in flushed.settled]
     assert (settled.id, settled.state) == (stray.id, State.FAILED)
     assert rescuing.do(instances.prune_and_end) == Rescued()
-    assert rescuing.database.read(inspecting.conditions, [other.id]) == {other.id: (State.SENSING, other.hashcode)}
+    assert rescuing.database.read(inspecting.states, [other.id]) == {other.id: State.SENSING}
 
 
 def test_a_round_prunes_so_many_and_the_next_goes_on(rescuing: Rescuing, small_pages: int) -> None:
@@ -230,7 +230,7 @@ def test_shared_values_without_an_instance_go_a_page_a_round(rescuing: Rescuing,
 # groups
 
 
-def empty(rescuing: Rescuing, *ones: Instance) -> None:
+def empty(rescuing: Rescuing, *ones: Registered) -> None:
     """End all sensing in the groups of these instances, by an edit of the rows."""
     ids = [one.id for one in ones]
     rescuing.change(update(sensor_instance).where(sensor_instance.c.id.in_(ids)).values(state=State.CANCELLED))

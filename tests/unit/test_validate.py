@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.scripted import ScriptedSensor
 from sensorpool import Key, Registration, Settings, wait_for
 from sensorpool.client import validate
 from sensorpool.client.validate import CheckedRegistration
@@ -16,7 +17,6 @@ from sensorpool.errors import Refused
 from sensorpool.model.execution_context import ExecutionContext
 from sensorpool.model.values import LONGEST_SPAN
 from sensorpool.poke.classes import Classes
-from sensorpool.testing import ScriptedSensor
 from tests.support.builders import classpath
 
 KEY = Key("d", "t", "r")
@@ -244,7 +244,7 @@ def test_a_tuple_with_fields_is_a_sensor() -> None:
 
 def test_a_class_is_known_by_its_path() -> None:
     found = check(sensor=ScriptedSensor, poke_context={"folder": "/nowhere", "name": "x"})
-    assert found.identity.op_classpath == "sensorpool.testing.ScriptedSensor"
+    assert found.identity.op_classpath == "harness.scripted.ScriptedSensor"
 
     class Within:
         """A class that no other process finds."""
