@@ -26,7 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sensorpool import Pool, Settings
 from sensorpool.admin.explain import explain
-from sensorpool.cli.output import NumberRange, json_option, print_fields, print_json, say
+from sensorpool.cli.output import json_option, print_fields, print_json, say
 from sensorpool.instrumentation import logs
 from sensorpool.service.standalone import Standalone
 
@@ -45,7 +45,7 @@ END;
 @click.command()
 @click.option("--sensors", type=click.IntRange(min=1), default=1_000, show_default=True, help="Number of sensors.")
 @click.option(
-    "--seconds", type=NumberRange(min=1), default=20, show_default=True, help="Time in which all conditions land."
+    "--seconds", type=click.FloatRange(min=1), default=20, show_default=True, help="Time in which all conditions land."
 )
 @click.option("--web", "with_pages", is_flag=True, help="Open the pages of the pool, until you press Ctrl-C.")
 @json_option

@@ -4,12 +4,14 @@ Neither a broker nor a poke is imported, so that a command that only looks start
 """
 
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from sensorpool.config.settings import Settings
 from sensorpool.leases.child_deaths import ChildDeaths
 from sensorpool.leases.last_errors import LastErrors
 from sensorpool.leases.lease import Leases, leases_of
 from sensorpool.leases.roster import Roster
+from sensorpool.leases.state_file import take_up
 from sensorpool.model.terms import LiveWorker, Terms, disagreements
 from sensorpool.model.values import Milliseconds, ShardRange, range_of, shard_ranges
 from sensorpool.store.database import Database
@@ -31,6 +33,13 @@ class PoolView:
         self.pool_id = PoolId(self.database)
         self._leases: Leases | None = None
         self._roster: Roster | None = None
+
+    @classmethod
+    def to_look_at(cls, settings: Settings | None = None) -> Self:
+        """Return a pool with the state that `sensorpool standalone` shows of itself, read in."""
+        settings = settings or Settings.load()
+        take_up(settings)
+        return cls(settings)
 
     @property
     def leases(self) -> Leases:

@@ -1,7 +1,7 @@
 """Wait for instances, and cancel them.
 
-An instance as `register` returned it is more than its id. A database that was restored from an older backup may give ids
-out again: then another instance has that id, and what happens to it is not told.
+An instance as `register` returned it is more than its id. A database that was restored from an older backup may give
+ids out again: then another instance has that id, and what happens to it is not told.
 """
 
 import math

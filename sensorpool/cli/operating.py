@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from sensorpool.cli.output import NumberRange, json_option, print_apart, print_json, say
+from sensorpool.cli.output import json_option, print_json, say
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
@@ -57,7 +57,7 @@ def doctor(short: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--rate", type=NumberRange(min=0.1), default=20, show_default=True, help="Tasks a second.")
+@click.option("--rate", type=click.FloatRange(min=0.1), default=20, show_default=True, help="Tasks a second.")
 @json_option
 def drain(rate: float, as_json: bool) -> None:
     """Hand Airflow's waiting tasks back: they go on natively.
@@ -97,8 +97,7 @@ def try_command(sensor_class: str, context_json: str, as_json: bool) -> None:
 
     settings = Settings.load()
     context = parse_context(context_json)
-    with print_apart():
-        tried = poke_once(settings, sensor_class, context)
+    tried = poke_once(settings, sensor_class, context)
     if as_json:
         fields = asdict(tried)
         print_json(fields | {"traceback": fields.pop("error_text")})
