@@ -134,7 +134,7 @@ class Pool(PoolView):
         :param registrations: `Registration` objects, or mappings with the arguments of `register`.
         :param try_out: construct each distinct condition once here, so that bad arguments are refused.
         :raises Refused: naming the place of the first bad one; nothing is kept.
-        :raises KeyConflict: as `register`. After any error, earlier thousands are kept
+        :raises KeyConflict: as `register`, or when a key comes twice. After any error, earlier thousands are kept
             (`SensorpoolError.registered`), and a second registration finds them.
         """
         with seldom_collected():

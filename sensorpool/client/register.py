@@ -5,12 +5,10 @@ versions is the order of commits. A result that was observed before an instance 
 fact carries the version that was loaded before its poke began (`settle`).
 """
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -30,7 +28,6 @@ from sensorpool.store.codes import cause_of, is_data_error
 
 AT_ONCE = 1_000  # registrations in one transaction
 _LATE = 1.0  # seconds after which a load may have missed the registration
-_IDS = ("task_id", "parent_id", "root_id", "group_id", "reply_to")  # Celery's, in a callback
 
 
 class _Barred(Exception):
@@ -150,10 +147,7 @@ class _Batch:
         flushed = [cancel_in(self._database, connection, superseded)] if superseded else []
         failpoint("register.before_commit")
         instances = made | known
-        answers = [instances[each.key] for each in self._checked]
-        if len(answers) > len(instances):
-            answers = _told_apart(answers)
-        return RegisteredBatch(answers, flushed)
+        return RegisteredBatch([instances[each.key] for each in self._checked], flushed)
 
     def _join(self, connection: Connection, fresh: Sequence[CheckedRegistration]) -> dict[Key, Registered]:
         """Make or join the groups, and insert the instances; return them.
@@ -215,36 +209,10 @@ def _why_barred(connection: Connection, fresh: Iterable[CheckedRegistration]) ->
     return "two different contexts have one digest; they cannot share a group"
 
 
-def _wait_of(checked: CheckedRegistration) -> tuple[Any, ...]:
-    """Return how an instance waits, and its callbacks without the ids that each registration gives to their tasks."""
-    callbacks = None if checked.on_settled is None else _without_ids(json.loads(checked.on_settled))
-    return checked.execution_context, callbacks
-
-
-def _without_ids(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_ids(each) for name, each in value.items() if name not in _IDS}
-    return [_without_ids(each) for each in value] if isinstance(value, list) else value
-
-
-def _told_apart(answers: Iterable[Registered]) -> list[Registered]:
-    """Return the answers to a batch in which a key stands more than once: only the first has created an instance."""
-    told: list[Registered] = []
-    seen: set[Key] = set()
-    for each in answers:
-        told.append(each._replace(created=False) if each.key in seen else each)
-        seen.add(each.key)
-    return told
-
-
 def _check_among_themselves(checked: Sequence[CheckedRegistration]) -> None:
-    """Refuse a batch that names a task instance twice with different tries, conditions, waits or callbacks."""
-    seen: dict[tuple[str, str, str, int], CheckedRegistration] = {}
+    """Refuse a batch that names a task instance twice, with one try or with several."""
+    seen: set[tuple[str, str, str, int]] = set()
     for each in checked:
-        other = seen.setdefault(each.key.task, each)
-        if other is not each and (other.key != each.key or other.identity != each.identity):
-            raise KeyConflict(f"{spell(each.key)} stands in the same batch twice, waiting for different things")
-        if other is not each and _wait_of(other) != _wait_of(each):
-            raise KeyConflict(
-                f"{spell(each.key)} stands in the same batch twice, with different times, flags or callbacks"
-            )
+        if each.key.task in seen:
+            raise KeyConflict(f"{spell(each.key)} stands in the same batch twice")
+        seen.add(each.key.task)
