@@ -6,6 +6,7 @@ in a table of the demo's own, and its time is compared with the time when its co
 
 import os
 import random
+import secrets
 import sqlite3
 import sys
 import tempfile
@@ -83,9 +84,9 @@ def demo(sensors: int, seconds: float, with_pages: bool, as_json: bool) -> None:
 def _open_pages(pool: Pool) -> Iterator[None]:
     """Serve the pages of the pool on loopback, and open them in a browser."""
     from sensorpool.web import alone
-    from sensorpool.web.token_access import TokenAccess, make_token
+    from sensorpool.web.token_access import TokenAccess
 
-    token = make_token()
+    token = secrets.token_urlsafe(24)
     with alone.listen("127.0.0.1", 0) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={token}"
         with alone.served_beside(pool, TokenAccess(token, may_act=False), listener):

@@ -1,5 +1,6 @@
 """``sensorpool standalone``, ``web`` and ``db``."""
 
+import secrets
 import signal
 import sys
 from contextlib import suppress
@@ -66,13 +67,13 @@ def web(host: str, port: int, allow_actions: bool) -> None:
     """
     try:
         from sensorpool.web import alone
-        from sensorpool.web.token_access import TokenAccess, make_token
+        from sensorpool.web.token_access import TokenAccess
     except ModuleNotFoundError as error:
         raise SettingsError(f"{_NOT_INSTALLED} (there is no {error.name})") from None
     from sensorpool.client.pool import Pool
 
     settings = Settings.load()
-    token = settings.web_token or make_token()
+    token = settings.web_token or secrets.token_urlsafe(24)
     if not settings.web_token and not alone.is_loopback(host):
         raise SettingsError(f"--host {host} is open to other machines: set SENSORPOOL_WEB_TOKEN")
     pool = Pool.to_look_at(settings)

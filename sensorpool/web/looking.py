@@ -15,9 +15,8 @@ from sensorpool.errors import Unknown
 from sensorpool.model.states import Outcome, State
 from sensorpool.store.conditions import Order, Wanted
 from sensorpool.store.listing import Selection
-from sensorpool.web.access import Access, Denied, Reader
+from sensorpool.web.access import Access, Denied, Reader, Surroundings
 from sensorpool.web.rendering import Pages
-from sensorpool.web.surroundings import Surroundings
 
 ON_A_PAGE = 50
 _LAST = 2**31

@@ -2,9 +2,6 @@
 
 import base64
 import hmac
-import secrets
-import threading
-import time
 from hashlib import sha256
 
 from starlette.requests import Request
@@ -16,14 +13,8 @@ COOKIE = "sensorpool_login"
 _CHALLENGE = 'Basic realm="sensorpool", charset="UTF-8"'
 _LONGEST = 4_096  # characters of a header
 _LONGEST_NAME = 100
-_SECOND = 1.0  # between two lines about failed logins
 
 log = logger(__name__)
-
-
-def make_token() -> str:
-    """Return a new token."""
-    return secrets.token_urlsafe(24)
 
 
 class TokenAccess:
@@ -55,7 +46,7 @@ class TokenAccess:
             name = "token"
         if name is None:
             if "authorization" in request.headers:
-                failed_logins.note(request)
+                note_failed_login(request)
             raise Denied("log in with the token: any user name, and the token as the password", 401, _CHALLENGE)
         changed = None if self._may_act else ()
         return Reader(name, changed=changed, operates=self._may_act, watches=True, oversees=True)
@@ -79,23 +70,7 @@ def given_in(header: str) -> tuple[str, str]:
     return "", ""
 
 
-class _FailedLogins:
-    """Logs failed logins, with the address that they came from: a line a second at most."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count = 0
-        self._told = float("-inf")
-
-    def note(self, request: Request) -> None:
-        """Note one; the next line says how many there were since the last."""
-        with self._lock:
-            self._count += 1
-            if time.monotonic() - self._told < _SECOND:
-                return
-            count, self._count, self._told = self._count, 0, time.monotonic()
-        client = request.client.host if request.client else "?"
-        log.warning("a login failed: its token is wrong", client=client, path=request.url.path, failed=count)
-
-
-failed_logins = _FailedLogins()
+def note_failed_login(request: Request) -> None:
+    """Log a failed login, with the address that it came from."""
+    client = request.client.host if request.client else "?"
+    log.warning("a login failed: its token is wrong", client=client, path=request.url.path)

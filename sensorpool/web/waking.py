@@ -4,7 +4,6 @@ import hmac
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from sensorpool.client import storage_events
@@ -12,7 +11,7 @@ from sensorpool.client.pool import Pool
 from sensorpool.errors import Refused, SensorpoolError
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.web.token_access import failed_logins, given_in
+from sensorpool.web.token_access import given_in, note_failed_login
 
 PATH = "/wake"
 _LONGEST = 1_000  # characters of a text of SNS
@@ -30,20 +29,12 @@ def routes(pool: Pool, token: str) -> APIRouter:
     @router.post(PATH)
     async def take(request: Request) -> JSONResponse:
         if not _knows(request, token):
-            failed_logins.note(request)
+            note_failed_login(request)
             challenge = {"WWW-Authenticate": 'Basic realm="sensorpool"'}
             return JSONResponse({"error": "the token is missing or wrong"}, 401, challenge)
-        body = bytearray()
-        try:
-            async for part in request.stream():
-                body += part
-                if len(body) > storage_events.LONGEST:
-                    return JSONResponse({"error": f"a message has at most {storage_events.LONGEST:,} bytes"}, 413)
-        except ClientDisconnect:  # there is no reader of the answer
-            return JSONResponse({"error": "the message has no end"}, 400)
         try:
             kind = request.headers.get("ce-type", "")
-            return JSONResponse({"woken": await run_in_threadpool(_wake, pool, bytes(body), kind)})
+            return JSONResponse({"woken": await run_in_threadpool(_wake, pool, await request.body(), kind)})
         except Refused as error:
             return JSONResponse({"error": str(error)}, 400)
         except SensorpoolError as error:  # who sent it tries again
