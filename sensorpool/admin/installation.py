@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sensorpool.admin import allowed_classes
-from sensorpool.admin.broker import probe_broker
 from sensorpool.admin.look import Look
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions, infra_classes
@@ -15,9 +14,11 @@ from sensorpool.config.shared import differences, shared
 from sensorpool.config.variables import unknown_settings
 from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
+from sensorpool.leases.connection import connect
+from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.finding import Finding
 from sensorpool.model.words import counted
-from sensorpool.publish import application, overlay, wire
+from sensorpool.publish import alarm, application, declarations, overlay, wire
 from sensorpool.publish.broker import Connection
 
 EXTENSIONS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
@@ -38,6 +39,18 @@ _WISE = (
     ("hanging_concurrency", 0, 4_096, "so many threads in one process; have more workers instead"),
 )
 """The least and the greatest wise value of settings, and what follows from others."""
+
+
+def probe_broker(settings: Settings) -> None:
+    """Check that a broker that is not the Redis of the leases takes messages, and makes the queues of the pool.
+
+    :raises Unreachable: when it does not.
+    """
+    if wire.is_amqp(settings.broker):
+        alarm.probe(settings.broker)
+        declarations.probe(settings)
+    elif settings.broker != settings.redis_url and wire.is_redis(settings.broker):
+        RedisStore(connect(settings.broker), url=settings.broker, namespace=settings.namespace).probe()
 
 
 def unwise(settings: Settings) -> Iterator[Finding]:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from sensorpool.admin import next_poke
-from sensorpool.admin.quarantine import id_of
 from sensorpool.client import wait
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Refused, Unreachable
@@ -20,6 +19,7 @@ from sensorpool.store.codes import is_denied
 from sensorpool.store.listing import Selection
 
 SHOWN_MEMBERS = 20
+_ID_LENGTH = 12  # hexadecimal digits
 
 
 def show(pool: PoolView, instance_id: int, *, of_others: bool = True) -> dict[str, Any]:
@@ -76,6 +76,11 @@ def show(pool: PoolView, instance_id: int, *, of_others: bool = True) -> dict[st
         dag_ids = None if of_others else [row["dag_id"]]
         next_poke.add_next(pool, shown, group, database.read(database.now), dag_ids)
     return shown
+
+
+def id_of(digest: bytes) -> str:
+    """Return the id of a condition in quarantine, which does not depend on an instance that waited for it."""
+    return f"q{bytes(digest).hex()[:_ID_LENGTH]}"
 
 
 def instance(pool: PoolView, instance_id: int) -> Any:

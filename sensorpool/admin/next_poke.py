@@ -3,10 +3,13 @@
 from collections.abc import Collection
 from typing import Any
 
-from sensorpool.admin import backends
+from sensorpool.admin.look import outage_said
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Unreachable
+from sensorpool.leases.budgets import BudgetsLeft
+from sensorpool.leases.outages import Outages
 from sensorpool.leases.poke_log import Poked, pokes_of
+from sensorpool.model.budgets import Budgets
 from sensorpool.model.due import next_period_at
 from sensorpool.model.sparse import FACTOR
 from sensorpool.model.states import State
@@ -76,7 +79,9 @@ def add_next(
         if shown["unreachable"] is not None:
             raise Unreachable(shown["unreachable"])
         backend = group["backend"] or group["op_classpath"]
-        outage, budget = backends.away(pool).get(backend), backends.budget_of(pool, backend)
+        outage = next((each for each in Outages(pool.leases.store).away() if each.backend == backend), None)
+        limit = Budgets(pool.settings.budgets).of(backend)
+        budget = None if limit is None else BudgetsLeft(pool.leases.store).look([limit])[0]
     except Unreachable:
         outage, budget = None, None
     trouble = pool.database.read(troubles.of_group, group["id"])
@@ -89,8 +94,8 @@ def add_next(
     if trouble.unpokeable_since is not None:
         because += f"; no process could poke it since {spell_time(trouble.unpokeable_since)}: {trouble.cause}"
     if outage is not None:
-        because += f"; its {backends.said(backends.shown(outage))}, and before a deadline one poke at a time asks it"
-    if budget is not None:
+        because += f"; its {outage_said(outage)}, and before a deadline one poke at a time asks it"
+    if budget is not None and budget.waiting:
         because += f"; {budget.waiting:,} groups wait for the budget of {budget.budget.pattern} ({budget.budget}), "
         because += f"for up to {budget.longest:.0f} s"
     shown["next_poke_at"], shown["next_poke_because"] = spell_time(at), because

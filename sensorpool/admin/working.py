@@ -5,8 +5,7 @@ What may be usual for a while is a warning: `health` leaves it out.
 
 from collections.abc import Iterator, Sequence
 
-from sensorpool.admin import backends
-from sensorpool.admin.look import Look
+from sensorpool.admin.look import Look, outage_said, outage_shown
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, printable, safe_line
 from sensorpool.leases import state_file
@@ -19,7 +18,7 @@ from sensorpool.model.terms import unequal_budgets, untaken
 from sensorpool.model.values import ShardRange
 from sensorpool.model.words import counted
 from sensorpool.publish.wire import queue_of
-from sensorpool.store import inspecting, migrate, troubles
+from sensorpool.store import callbacks, inspecting, migrate, troubles
 from sensorpool.worker import lateness
 
 MOST_CLASSES = 20  # that are named
@@ -177,7 +176,7 @@ def _who_is_away(look: Look, limit: float, *, all_free: bool) -> str | None:
     """
     if look.settings.embedded:
         return state_file.last_written(look.settings) if all_free else None
-    from sensorpool.admin.broker import probe_broker  # a check of a healthy pool imports no broker
+    from sensorpool.admin.installation import probe_broker  # a check of a healthy pool imports no broker
 
     try:
         probe_broker(look.settings)
@@ -201,17 +200,16 @@ def _unpokeable(look: Look) -> Iterator[Finding]:
 def _backends(look: Look) -> Iterator[Finding]:
     """Backends are away. One that throttles answers: that is no problem of the pool."""
     for outage in look.away:
-        each = backends.shown(outage)
         if outage.kind != Kind.THROTTLED:
-            said = f"the {backends.said(each)}; one poke asks it in {each['asked_in_s']:.0f} s: {each['cause']}"
-            yield Finding("backend", "wrong", said)
+            asked = f"one poke asks it in {outage_shown(outage)['asked_in_s']:.0f} s"
+            yield Finding("backend", "wrong", f"the {outage_said(outage)}; {asked}: {outage.cause}")
         else:
-            yield Finding("backend", "warning", f"the {backends.said(each)}: {each['cause']}")
+            yield Finding("backend", "warning", f"the {outage_said(outage)}: {outage.cause}")
 
 
 def _untold(look: Look) -> Iterator[Finding]:
     """Results and callbacks wait to be sent; a few seconds are usual."""
-    for each in look.backlog:
+    for each in look.read(callbacks.backlog):
         waited = (look.now - each.oldest) / 1000
         said = f"callbacks wait to be sent: {each.waiting} of {printable(each.task)}, for {waited:.0f} s: "
         said += each.cause or "no worker has tried to send them"

@@ -22,8 +22,9 @@ from sensorpool.client.pool_view import PoolView
 from sensorpool.config.refusals import variable
 from sensorpool.config.settings import Settings
 from sensorpool.model.states import Ending, State
-from sensorpool.model.times import ago, when
+from sensorpool.model.times import ago, spell_time, when
 from sensorpool.model.words import counted
+from sensorpool.store import callbacks as waiting_callbacks
 from sensorpool.store.listing import Selection
 
 _GREATEST_ID = 2**63 - 1
@@ -191,9 +192,9 @@ def quarantine(as_json: bool) -> None:
 
     Their pokes took their process down, so registering them is refused.
     """
-    from sensorpool.admin import quarantine as inside
+    from sensorpool.admin import actions
 
-    found = inside.quarantined(PoolView())
+    found = actions.quarantined(PoolView())
     if as_json:
         print_json(found)
         return
@@ -213,11 +214,11 @@ def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
 
     Instances that failed stay failed: register them again.
     """
-    from sensorpool.admin import quarantine as inside
+    from sensorpool.admin import actions
 
     if bool(ids) == everything:
         raise click.UsageError("name an ID that `sensorpool quarantine` lists, or --all")
-    count = inside.release(PoolView(), None if everything else ids)
+    count = actions.let_out(PoolView(), None if everything else ids)
     if as_json:
         print_json({"released": count})
     else:
@@ -234,17 +235,26 @@ def callbacks(send_all: bool, limit: int, as_json: bool) -> None:
     Each is tried again by itself, ever more rarely. With --send-all all are tried at the next round of rescue, which
     is within SENSORPOOL_RESCUE_INTERVAL.
     """
-    from sensorpool.admin import callbacks as inside
-
-    pool = PoolView.to_look_at()
+    database = PoolView().database
     if send_all:
-        hurried = inside.hurry(pool)
+        hurried = database.run(waiting_callbacks.hurry, database.read(database.now))
         if as_json:
             print_json({"tried_again": hurried})
         else:
             say(f"{hurried} tried again with the next round of rescue")
         return
-    rows = inside.waiting(pool, limit)
+    rows = [
+        {
+            "instance_id": row["instance_id"] if row["instance_id"] > 0 else None,
+            "group_id": -row["instance_id"] if row["instance_id"] < 0 else None,  # that is late
+            "task": row["task"],
+            "since": spell_time(row["created_at"]),
+            "tries": row["tries"],
+            "next_try": spell_time(row["next_try_at"]),
+            "cause": row["cause"],
+        }
+        for row in database.read(waiting_callbacks.waiting, limit)
+    ]
     if as_json:
         print_json(rows)
         return

@@ -64,7 +64,7 @@ def drain(rate: float, as_json: bool) -> None:
 
     Set [sensorpool] enabled = False first, or new tasks come meanwhile.
     """
-    from sensorpool.admin import drain as draining
+    from sensorpool.admin import actions
     from sensorpool.store import inspecting
 
     pool = Pool()
@@ -72,7 +72,7 @@ def drain(rate: float, as_json: bool) -> None:
     done = 0
     with Progress(console=Console(stderr=True), disable=as_json) as bars:
         bar = bars.add_task("handed back", total=waiting)
-        for count in draining.drain(pool, rate):
+        for count in actions.drain(pool, rate):
             done += count
             bars.update(bar, completed=done)
     left = pool.database.read(inspecting.count_by_state).get(State.SENSING, 0)

@@ -118,7 +118,7 @@ def restored(as_json: bool) -> None:
     Ids that were given since the backup are not given again, and what Redis has of that time is deleted. Stop all
     workers and beats first.
     """
-    from sensorpool.admin.restored import begin_epoch
+    from sensorpool.admin.actions import begin_epoch
     from sensorpool.client.pool import Pool
 
     found = begin_epoch(Pool())

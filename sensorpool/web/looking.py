@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
-from sensorpool.admin import actions, conditions, explain, findings, instances, quarantine
+from sensorpool.admin import actions, conditions, explain, findings, instances
 from sensorpool.admin.status import overview
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unknown
@@ -105,7 +105,7 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
 
     @router.get("/quarantine")
     def in_quarantine(request: Request, reader: AReader) -> HTMLResponse:
-        return pages.page(request, reader, "quarantine", rows=_of_the_pool(reader, quarantine.quarantined(pool)))
+        return pages.page(request, reader, "quarantine", rows=_of_the_pool(reader, actions.quarantined(pool)))
 
     @router.get("/actions")
     def of_actions(

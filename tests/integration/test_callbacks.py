@@ -16,7 +16,6 @@ from sqlalchemy import insert, text, update
 from harness.servers.scripted_amqp import ScriptedAmqp
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.admin import callbacks as waiting_callbacks
 from sensorpool.admin import findings, instances, status
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact
@@ -398,5 +397,5 @@ def test_all_are_tried_again_at_an_operators_wish(each_database: str) -> None:
         with pool.database.engine.begin() as connection:
             row = {"task": GO_ON, "created_at": 1, "next_try_at": 2, "tries": 3}
             connection.execute(insert(callback), [row | {"instance_id": number} for number in (1, 2)])
-        assert waiting_callbacks.hurry(pool) == 2
+        assert pool.database.run(callbacks.hurry, pool.database.read(pool.database.now)) == 2
         assert [each["tries"] for each in pool.database.read(callbacks.waiting, 10)] == [0, 0]

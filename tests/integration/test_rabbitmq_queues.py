@@ -11,7 +11,7 @@ from harness.servers import RabbitMqServer
 from harness.servers.rabbitmq import SCRIPTS
 from harness.service import Service
 from sensorpool import Settings
-from sensorpool.admin.broker import probe_broker
+from sensorpool.admin.installation import probe_broker
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import State
 from sensorpool.publish import declarations

@@ -12,9 +12,9 @@ from harness.scripted import land
 from harness.service import Service
 from harness.until import until
 from sensorpool import Settings
-from sensorpool.admin import callbacks as of_callbacks
 from sensorpool.errors import Refused
 from sensorpool.publish import canvas
+from sensorpool.store import callbacks
 from sensorpool.store.schema import sensor_instance
 
 SHOP = """
@@ -116,7 +116,7 @@ def test_a_planted_row_with_it_is_not_sent(shop: Service, tmp_path: Path) -> Non
         land(tmp_path, name)
 
     def causes() -> dict[int, str | None]:
-        return {row["instance_id"]: row["cause"] for row in of_callbacks.waiting(shop.pool, 100)}
+        return {row["instance_id"]: row["cause"] for row in shop.pool.database.read(callbacks.waiting, 100)}
 
     until("a reason at each callback", lambda: causes().keys() == set(planted) and all(causes().values()), 60)
     until("the good one and its link", lambda: _ran(tmp_path).count("allowed") >= 2, 30)

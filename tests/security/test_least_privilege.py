@@ -16,7 +16,6 @@ from harness.servers import fresh_database
 from harness.service import Service, kill_tree
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.admin import callbacks as of_callbacks
 from sensorpool.admin import findings, instances, status
 from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.lease import leases_of
@@ -190,7 +189,7 @@ def test_the_pool_runs_under_the_roles(roles: Callable[[str], str], redis_url: s
         assert [row["poke_context"] for row in listed] == [None] * 5, "contexts are not for this role"
         assert instances.count_instances(reader, Selection(text="scripted")) == 5
         assert json.dumps(status.status(reader))
-        assert of_callbacks.waiting(reader, 10) == []
+        assert list(reader.database.read(callbacks.waiting, 10)) == []
     finally:
         service.stop()
         registrant.close()
