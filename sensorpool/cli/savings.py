@@ -38,7 +38,7 @@ def savings(airflow_db: str, days: float, poke_interval: float, as_json: bool) -
     Reads Airflow's database, and writes nothing. Needs no pool, no Redis and no Airflow. docs/savings.md has each
     formula, and what it leaves out.
     """
-    from sensorpool.admin.savings.database import ReadOnlyDatabase
+    from sensorpool.admin.savings.airflow_database import ReadOnlyDatabase
     from sensorpool.admin.savings.survey import report, survey
 
     airflow = ReadOnlyDatabase(airflow_db)

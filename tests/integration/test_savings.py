@@ -17,8 +17,8 @@ from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from harness.servers import Elsewhere, Server, fresh_database
-from sensorpool.admin.savings import database as read_only
-from sensorpool.admin.savings.database import ReadOnlyDatabase
+from sensorpool.admin.savings import airflow_database as read_only
+from sensorpool.admin.savings.airflow_database import ReadOnlyDatabase
 from sensorpool.admin.savings.estimate import START_SECONDS, Costs, Mode
 from sensorpool.admin.savings.survey import Found, survey
 from sensorpool.cli.main import main

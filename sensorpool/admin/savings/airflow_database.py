@@ -1,14 +1,126 @@
-"""The statements that read Airflow's metadata database, one DAG at a time. Times are returned as seconds since 1970."""
+"""Airflow's metadata database, which is only read, one DAG at a time. Times are returned as seconds since 1970."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from sqlalchemy import Column, Connection, DateTime, MetaData, String, Table, and_, func, null, or_, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    DateTime,
+    Engine,
+    MetaData,
+    String,
+    Table,
+    and_,
+    create_engine,
+    event,
+    func,
+    null,
+    or_,
+    select,
+)
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.types import NullType
+
+from sensorpool.errors import SchemaMismatch, SettingsError, Unreachable
+from sensorpool.instrumentation.redaction import learn
+from sensorpool.store import told
+from sensorpool.store.codes import is_missing_column, is_missing_table
+
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+_HOW = "write it like postgresql://user:password@host:5432/airflow (in a password @ is %40, / is %2F, # is %23)"
+_CONNECT_SECONDS = 10
+_SECONDS = 120  # for one statement; SQLite has no such limit
+_TIMED_OUT = {"57014", 2013}  # what PostgreSQL, and the driver of MySQL, say of a statement that took too long
 
 STARTED = "running"  # the audit log's event of a start; any of the others ends it
 ENDED = ("deferred", "up_for_reschedule", "success", "failed", "skipped", "up_for_retry", "awaiting_input")
+
+
+class ReadOnlyDatabase:
+    """A database whose transactions cannot write. Each statement has a time limit.
+
+    :param url: as Airflow's ``sql_alchemy_conn``, with any driver.
+    :raises SettingsError: when the URL is malformed, names another kind of database, or lacks its driver.
+    """
+
+    def __init__(self, url: str) -> None:
+        learn(url)
+        self._engine = _made(url)
+
+    @property
+    def where(self) -> str:
+        """The URL without its password, for people."""
+        return told.where(self._engine).partition("?")[0]
+
+    def read(
+        self,
+        question: Callable[Concatenate[Connection, Arguments], Result],
+        /,
+        *args: Arguments.args,
+        **named: Arguments.kwargs,
+    ) -> Result:
+        """Call a question with a connection in a transaction of its own, and with the arguments that follow.
+
+        :raises SchemaMismatch: when a table or a column is missing.
+        :raises Unreachable: when the database does not answer, refuses, or takes too long.
+        """
+        try:
+            with self._engine.begin() as connection:
+                return question(connection, *args, **named)
+        except SQLAlchemyError as error:
+            driver = getattr(error, "orig", None)
+            if is_missing_table(error) or is_missing_column(error):
+                what = str(driver).partition("\n")[0][:200]
+                raise SchemaMismatch(f"{self.where} is no metadata database of Airflow 3: {what}") from error
+            if _TIMED_OUT & {getattr(driver, "sqlstate", None), *getattr(driver, "args", ())}:
+                said = f"a statement took more than {_SECONDS} s in {self.where}: survey fewer --days"
+                raise Unreachable(said) from error
+            raise Unreachable(f"--airflow-db: {told.unreachable(self._engine, error)}") from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._engine.dispose()
+
+
+def _made(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise SettingsError(f"--airflow-db cannot be read: {_HOW}") from None
+    begin: tuple[str, ...] = ()
+    match parsed.drivername.partition("+")[0]:
+        case "sqlite":
+            if not (parsed.database and Path(parsed.database).is_file()):
+                said = f"there is no file {parsed.database}: name it like sqlite:////path/to/x.db"
+                raise SettingsError(f"--airflow-db: {said}")
+            file = f"file:{Path(parsed.database).absolute()}"
+            parsed = parsed.set(drivername="sqlite", database=file, query={"mode": "ro", "uri": "true"})
+            options: dict[str, Any] = {"timeout": _CONNECT_SECONDS}
+        case "postgresql" | "postgres":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+            # PgBouncer in transaction mode keeps neither prepared statements nor settings of a session apart
+            options = {"connect_timeout": _CONNECT_SECONDS, "prepare_threshold": None, "client_encoding": "utf8"}
+            begin = ("SET TRANSACTION READ ONLY", f"SET LOCAL statement_timeout = {_SECONDS * 1000}")
+        case "mysql" | "mariadb" as kind:
+            parsed = parsed.set(drivername=f"{kind}+pymysql")
+            utc = "SET time_zone = '+00:00'"  # as Airflow's times are
+            options = {"connect_timeout": _CONNECT_SECONDS, "read_timeout": _SECONDS, "init_command": utc}
+            options["charset"] = "utf8mb4"
+            begin = ("START TRANSACTION READ ONLY",)
+        case _:
+            raise SettingsError(f"--airflow-db names no database of Airflow's (PostgreSQL, MySQL, SQLite): {_HOW}")
+    try:
+        engine = create_engine(parsed, connect_args=options)
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"--airflow-db needs the driver {error.name}: pip install {error.name}") from None
+    event.listen(engine, "begin", lambda connection: [connection.exec_driver_sql(each) for each in begin])
+    return engine
 
 
 def _table(name: str, texts: Sequence[str] = (), times: Sequence[str] = (), others: Sequence[str] = ()) -> Table:
