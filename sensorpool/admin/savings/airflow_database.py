@@ -1,26 +1,14 @@
 """Airflow's metadata database, which is only read, one DAG at a time. Times are returned as seconds since 1970."""
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from urllib.parse import quote
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    DateTime,
-    Engine,
-    MetaData,
-    String,
-    Table,
-    and_,
-    create_engine,
-    event,
-    func,
-    null,
-    or_,
-    select,
-)
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.types import NullType
@@ -93,40 +81,45 @@ def _made(url: str) -> Engine:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
         raise SettingsError(f"--airflow-db cannot be read: {_HOW}") from None
-    begin: tuple[str, ...] = ()
     match parsed.drivername.partition("+")[0]:
         case "sqlite":
             if not (parsed.database and Path(parsed.database).is_file()):
                 said = f"there is no file {parsed.database}: name it like sqlite:////path/to/x.db"
                 raise SettingsError(f"--airflow-db: {said}")
-            file = f"file:{Path(parsed.database).absolute()}"
-            parsed = parsed.set(drivername="sqlite", database=file, query={"mode": "ro", "uri": "true"})
-            options: dict[str, Any] = {"timeout": _CONNECT_SECONDS}
+            name = f"file:{quote(str(Path(parsed.database).absolute()))}?mode=ro"
+            parsed = parsed.set(drivername="sqlite", query={})
+            return sa.create_engine(parsed, creator=lambda: sqlite3.connect(name, uri=True, timeout=_CONNECT_SECONDS))
         case "postgresql" | "postgres":
             parsed = parsed.set(drivername="postgresql+psycopg")
             # PgBouncer in transaction mode keeps neither prepared statements nor settings of a session apart
-            options = {"connect_timeout": _CONNECT_SECONDS, "prepare_threshold": None, "client_encoding": "utf8"}
-            begin = ("SET TRANSACTION READ ONLY", f"SET LOCAL statement_timeout = {_SECONDS * 1000}")
+            options: dict[str, Any] = {
+                "connect_timeout": _CONNECT_SECONDS,
+                "prepare_threshold": None,
+                "client_encoding": "utf8",
+            }
+            begin = ["SET TRANSACTION READ ONLY", f"SET LOCAL statement_timeout = {_SECONDS * 1000}"]
         case "mysql" | "mariadb" as kind:
             parsed = parsed.set(drivername=f"{kind}+pymysql")
             utc = "SET time_zone = '+00:00'"  # as Airflow's times are
             options = {"connect_timeout": _CONNECT_SECONDS, "read_timeout": _SECONDS, "init_command": utc}
             options["charset"] = "utf8mb4"
-            begin = ("START TRANSACTION READ ONLY",)
+            begin = ["START TRANSACTION READ ONLY"]
         case _:
             raise SettingsError(f"--airflow-db names no database of Airflow's (PostgreSQL, MySQL, SQLite): {_HOW}")
     try:
-        engine = create_engine(parsed, connect_args=options)
+        engine = sa.create_engine(parsed, connect_args=options)
     except ModuleNotFoundError as error:
         raise SettingsError(f"--airflow-db needs the driver {error.name}: pip install {error.name}") from None
-    event.listen(engine, "begin", lambda connection: [connection.exec_driver_sql(each) for each in begin])
+    sa.event.listen(engine, "begin", lambda connection: [connection.exec_driver_sql(each) for each in begin])
     return engine
 
 
 def _table(name: str, texts: Sequence[str] = (), times: Sequence[str] = (), others: Sequence[str] = ()) -> Table:
     """Return a table with the columns that are read; what Airflow's ids are differs between databases."""
-    typed = [Column(each, String()) for each in texts] + [Column(each, DateTime(timezone=True)) for each in times]
-    return Table(name, MetaData(), *typed, *(Column(each, NullType()) for each in others))
+    typed = [sa.Column(each, sa.String()) for each in texts] + [
+        sa.Column(each, sa.DateTime(timezone=True)) for each in times
+    ]
+    return Table(name, sa.MetaData(), *typed, *(sa.Column(each, NullType()) for each in others))
 
 
 _KEY = ("dag_id", "task_id", "run_id")
@@ -168,7 +161,7 @@ class TryRow(NamedTuple):
 def count_by_task(connection: Connection, since: datetime) -> dict[str, dict[str, int]]:
     """Return by DAG how many instances of each task ended since then, or have not ended."""
     columns = (_instance.c.dag_id, _instance.c.task_id)
-    query = select(*columns, func.count()).where(_in_window(since)).group_by(*columns)
+    query = sa.select(*columns, sa.func.count()).where(_in_window(since)).group_by(*columns)
     found: dict[str, dict[str, int]] = {}
     for dag_id, task_id, count in connection.execute(query):
         found.setdefault(dag_id, {})[task_id] = count
@@ -178,7 +171,7 @@ def count_by_task(connection: Connection, since: datetime) -> dict[str, dict[str
 def serialized(connection: Connection, dag_id: str) -> tuple[Any, bytes | None]:
     """Return the newest version of a serialized DAG: its data, or its compressed data."""
     c = _serialized.c
-    query = select(c.data, c.data_compressed).where(c.dag_id == dag_id).order_by(c.created_at.desc()).limit(1)
+    query = sa.select(c.data, c.data_compressed).where(c.dag_id == dag_id).order_by(c.created_at.desc()).limit(1)
     row = connection.execute(query).first()
     return (row[0], row[1]) if row else (None, None)
 
@@ -186,11 +179,11 @@ def serialized(connection: Connection, dag_id: str) -> tuple[Any, bytes | None]:
 def tries(connection: Connection, part: Part) -> list[TryRow]:
     """Return the current tries of a DAG, and the earlier ones that ended since its time."""
     current = (
-        select(*_tries(_instance), _trigger.c.classpath)
+        sa.select(*_tries(_instance), _trigger.c.classpath)
         .select_from(_instance.outerjoin(_trigger, _instance.c.trigger_id == _trigger.c.id))
         .where(*_of(part, _instance), _in_window(part.since))
     )
-    earlier = select(*_tries(_history), null()).where(*_of(part, _history), _history.c.end_date >= part.since)
+    earlier = sa.select(*_tries(_history), sa.null()).where(*_of(part, _history), _history.c.end_date >= part.since)
     rows = [*connection.execute(earlier), *connection.execute(current)]
     found = {
         (key := _try_key(*row[:4])): TryRow(key, row[4], _seconds(row[5]), _seconds(row[6]), row[7]) for row in rows
@@ -202,8 +195,8 @@ def events(connection: Connection, part: Part) -> list[tuple[TryKey, str, float]
     """Return the starts and ends of a DAG's current and earlier tries from the audit log, the oldest first."""
     c = _log.c
     query = (
-        select(c.task_id, c.run_id, c.map_index, c.try_number, c.event, c.dttm)
-        .select_from(_instance.join(_log, and_(*(_instance.c[name] == c[name] for name in (*_KEY, "map_index")))))
+        sa.select(c.task_id, c.run_id, c.map_index, c.try_number, c.event, c.dttm)
+        .select_from(_instance.join(_log, sa.and_(*(_instance.c[name] == c[name] for name in (*_KEY, "map_index")))))
         .where(*_of(part, _instance), _in_window(part.since), c.event.in_((STARTED, *ENDED)), c.dttm.is_not(None))
         .order_by(c.dttm, c.id)
     )
@@ -213,21 +206,21 @@ def events(connection: Connection, part: Part) -> list[tuple[TryKey, str, float]
 def rendered_fields(connection: Connection, part: Part) -> list[tuple[Key, Any]]:
     """Return the rendered fields of a DAG's task instances, as JSON text or parsed."""
     c = _rendered.c
-    query = select(c.task_id, c.run_id, c.map_index, c.rendered_fields).where(*_of(part, _rendered))
+    query = sa.select(c.task_id, c.run_id, c.map_index, c.rendered_fields).where(*_of(part, _rendered))
     return [((task_id, run_id, int(index)), fields) for task_id, run_id, index, fields in connection.execute(query)]
 
 
 def logical_dates(connection: Connection, dag_id: str) -> dict[str, float | None]:
     """Return the logical dates of the runs of a DAG."""
-    query = select(_run.c.run_id, _run.c.logical_date).where(_run.c.dag_id == dag_id)
+    query = sa.select(_run.c.run_id, _run.c.logical_date).where(_run.c.dag_id == dag_id)
     return {run_id: _seconds(date) for run_id, date in connection.execute(query)}
 
 
 def _in_window(since: datetime) -> Any:
     """The tries that ended since then, and those that have begun and not ended."""
     c = _instance.c
-    began = or_(c.start_date.is_not(None), c.trigger_id.is_not(None))
-    return or_(c.end_date >= since, and_(c.end_date.is_(None), began))
+    began = sa.or_(c.start_date.is_not(None), c.trigger_id.is_not(None))
+    return sa.or_(c.end_date >= since, sa.and_(c.end_date.is_(None), began))
 
 
 def _of(part: Part, table: Table) -> list[Any]:

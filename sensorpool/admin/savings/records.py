@@ -1,7 +1,7 @@
 """What Airflow's records say of a sensor, and of its tries.
 
-Of a sensor: its arguments, what it waits for, and whether the pool takes its class. Of a try: how it waited, from when to
-when, how often it was started, and how long it held a slot.
+Of a sensor: its arguments, what it waits for, and whether the pool takes its class. Of a try: how it waited, for how
+long, how often it was started, and how long it held a slot.
 """
 
 import hashlib
