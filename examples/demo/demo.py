@@ -84,7 +84,7 @@ def demo(sensors: int, seconds: float, with_pages: bool, as_json: bool) -> None:
 def _open_pages(pool: Pool) -> Iterator[None]:
     """Serve the pages of the pool on loopback, and open them in a browser."""
     from sensorpool.web import alone
-    from sensorpool.web.token_access import TokenAccess
+    from sensorpool.web.alone import TokenAccess
 
     token = secrets.token_urlsafe(24)
     with alone.listen("127.0.0.1", 0) as listener:

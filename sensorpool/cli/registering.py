@@ -8,10 +8,10 @@ import click
 from click.core import ParameterSource
 
 from sensorpool.cli.output import json_option, print_json, say
-from sensorpool.client import storage_events
 from sensorpool.client.pool import Pool
 from sensorpool.client.register import AT_ONCE
 from sensorpool.client.validate import CheckedRegistration
+from sensorpool.client.wake import read_event
 from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.identity import parse_context
@@ -132,7 +132,7 @@ def wake(
     for number, line in enumerate(events or (), 1):
         if line.strip():
             try:
-                woken += pool.wake_all(storage_events.read(line.strip()))
+                woken += pool.wake_all(read_event(line.strip()))
             except Refused as error:
                 refused.append({"line": number, "reason": str(error)})
     pool.close()

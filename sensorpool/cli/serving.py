@@ -67,7 +67,7 @@ def web(host: str, port: int, allow_actions: bool) -> None:
     """
     try:
         from sensorpool.web import alone
-        from sensorpool.web.token_access import TokenAccess
+        from sensorpool.web.alone import TokenAccess
     except ModuleNotFoundError as error:
         raise SettingsError(f"{_NOT_INSTALLED} (there is no {error.name})") from None
     from sensorpool.client.pool import Pool

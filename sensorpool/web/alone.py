@@ -1,9 +1,11 @@
 """The pages as a service of their own, behind one token."""
 
+import hmac
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,15 +19,58 @@ from sensorpool.client.pool import Pool
 from sensorpool.errors import SettingsError
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.leases import state_file
+from sensorpool.web.access import Denied, Reader
 from sensorpool.web.application import application
 from sensorpool.web.rendering import secure
-from sensorpool.web.token_access import COOKIE, TokenAccess, note_failed_login
+from sensorpool.web.waking import given_in, note_failed_login
 
+COOKIE = "sensorpool_login"
+_CHALLENGE = 'Basic realm="sensorpool", charset="UTF-8"'
+_LONGEST_NAME = 100
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _WEEK = 7 * 86_400  # seconds
 _QUEUE = 128  # connections
 _MOST = 200  # connections; a further one is answered with 503
 _GOODBYE = 5.0  # seconds for open requests to end
+
+
+class TokenAccess:
+    """Lets in who knows the token, to all pages.
+
+    :param may_act: whether readers may also do something, and not only look.
+    """
+
+    def __init__(self, token: str, *, may_act: bool) -> None:
+        self._token = token.encode()
+        self._may_act = may_act
+
+    @property
+    def cookie(self) -> str:
+        """The value of the cookie of who has logged in: it tells nothing of the token."""
+        return hmac.new(self._token, b"sensorpool login", sha256).hexdigest()
+
+    def is_token(self, text: str) -> bool:
+        """Whether a text is the token, in a time that tells nothing of how much of it is right."""
+        return hmac.compare_digest(text.encode(errors="replace"), self._token)
+
+    def reader(self, request: Request) -> Reader:
+        """Return who asks: the user name of a basic login, else ``token``.
+
+        :raises Denied: when the token is missing or wrong.
+        """
+        name = self._name(request.headers.get("authorization", ""))
+        if name is None and hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self.cookie.encode()):
+            name = "token"
+        if name is None:
+            if "authorization" in request.headers:
+                note_failed_login(request)
+            raise Denied("log in with the token: any user name, and the token as the password", 401, _CHALLENGE)
+        changed = None if self._may_act else ()
+        return Reader(name, changed=changed, operates=self._may_act, watches=True, oversees=True)
+
+    def _name(self, header: str) -> str | None:
+        user, token = given_in(header)
+        return user[:_LONGEST_NAME] or "token" if self.is_token(token) else None
 
 
 def is_loopback(host: str) -> bool:

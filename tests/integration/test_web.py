@@ -17,9 +17,9 @@ from sensorpool.store import inspecting
 from sensorpool.store.schema import action, landing, poke_group, poke_quarantine, sensor_instance
 from sensorpool.web import alone
 from sensorpool.web.access import Reader
+from sensorpool.web.alone import TokenAccess
 from sensorpool.web.application import application
 from sensorpool.web.rendering import HEADERS, STATIC
-from sensorpool.web.token_access import TokenAccess
 from tests.support.web import Named, post, served
 
 PATH = "sensorpool.sensors.PathSensor"

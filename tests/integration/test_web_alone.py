@@ -14,8 +14,7 @@ from harness.until import until
 from sensorpool import Pool
 from sensorpool.cli.main import main
 from sensorpool.model.states import State
-from sensorpool.web.alone import pages
-from sensorpool.web.token_access import TokenAccess
+from sensorpool.web.alone import TokenAccess, pages
 from tests.integration.test_main_run import SCRIPTED
 from tests.support.web import dom_of, needs_chromium, post, served
 
