@@ -5,7 +5,7 @@ from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
-from sensorpool.admin import next_poke
+from sensorpool.admin import instances
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Unknown, Unreachable
 from sensorpool.instrumentation.redaction import printable
@@ -81,8 +81,8 @@ def condition(pool: PoolView, group_id: int, seen: Seen, after: int = 0, *, all_
     shown["last_pokes"] = []
     named = None if seen is None else _dags_of(pool, group_id, seen)
     has_dates = seen is None or all_dates
-    next_poke.add_last(pool, shown)
-    next_poke.add_next(pool, shown, row, database.read(database.now), None if has_dates else named)
+    instances.add_last(pool, shown)
+    instances.add_next(pool, shown, row, database.read(database.now), None if has_dates else named)
     waiters = database.read(conditions.waiters, group_id, named, after, SHOWN_WAITERS)
     shown["waiters"] = [
         {**each, "start_date": spell_time(each["start_date"]), "timeout_at": spell_time(each["timeout_at"])}

@@ -2,28 +2,34 @@
 
 import math
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 
-from sensorpool.admin import allowed_classes
 from sensorpool.admin.look import Look
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions, infra_classes
-from sensorpool.config.settings import Settings
+from sensorpool.config.allowlist import Allowlist, classes_of, doubt_about, installed, is_here
+from sensorpool.config.catalogs import catalog_of
+from sensorpool.config.settings import EXTENSIONS, Settings
 from sensorpool.config.shared import differences, shared
 from sensorpool.config.variables import unknown_settings
-from sensorpool.errors import Unreachable
+from sensorpool.errors import ClassUnavailable, SensorpoolError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
 from sensorpool.leases.connection import connect
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.finding import Finding
+from sensorpool.model.patterns import is_pattern, package_of
 from sensorpool.model.words import counted
+from sensorpool.poke.classes import Classes
+from sensorpool.poke.patches import refuse_patches
 from sensorpool.publish import alarm, application, declarations, overlay, wire
 from sensorpool.publish.broker import Connection
 
-EXTENSIONS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
+_OTHERS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
 _FEW_FILES = 4_096
 _FEW_WORKERS = 5
+_FEW = 3  # classes that are named
 _LONGEST = 400  # characters of a line that another process has a part in
 _PATIENCE = 5.0  # seconds for the broker
 _HOUR = 3_600.0
@@ -73,7 +79,7 @@ def unwise(settings: Settings) -> Iterator[Finding]:
 
 def of_other_packages(pool: Pool) -> Iterator[Finding]:
     """Make the checks that other packages add."""
-    for name, check in extensions.load(EXTENSIONS).items():
+    for name, check in extensions.load(_OTHERS).items():
         try:
             yield from check(pool)
         except Exception as error:
@@ -176,6 +182,72 @@ def _unequal_settings(look: Look) -> Iterator[Finding]:
             return
 
 
+def classes(settings: Settings) -> Iterator[Finding]:
+    """Report each class that may be poked, after an import of it; of the providers' tables, what is installed here."""
+    refuse_patches()  # as in a worker
+    allowed = Classes(settings.sensors_enabled)
+    exact = [entry for entry in settings.sensors_enabled if not is_pattern(entry)]
+    yield from _import(allowed, exact, is_default=_is_default(settings))
+    for pattern in Allowlist(settings.sensors_enabled).patterns:
+        yield from _look_at_pattern(allowed, pattern)
+
+
+def _is_default(settings: Settings) -> bool:
+    """Whether the classes are those that an extension enables by default."""
+    defaults = [getattr(each, "default_sensors", None) for each in extensions.load(EXTENSIONS).values()]
+    return tuple(settings.sensors_enabled) in defaults
+
+
+def _look_at_pattern(allowed: Classes, pattern: str) -> Iterator[Finding]:
+    if (doubt := doubt_about(pattern)) is not None:
+        yield Finding("pattern", "warning", doubt)
+    elif (catalog := catalog_of(pattern)) is None:
+        yield _look_at_package(pattern)
+    elif catalog.versions:
+        # a provider's modules take long to import: those that are in use are imported by their sensors
+        for package, (here, proved, found) in installed(pattern).items():
+            version = here if here == proved else f"{here} (proved with {proved})"
+            yield _stands_for(pattern, found, f" of {package} {version}")
+    else:
+        found = sorted(classes_of(pattern))
+        yield _stands_for(pattern, found)
+        yield from _import(allowed, found)
+
+
+def _look_at_package(pattern: str) -> Finding:
+    try:
+        import_module(package_of(pattern))
+    except (Exception, SystemExit) as error:
+        return Finding("pattern", "warning", f"{pattern} enables no class: {one_line(error)}")
+    return Finding("pattern", "ok", f"{pattern} enables the sensors that are defined in this package and below")
+
+
+def _stands_for(pattern: str, paths: list[str], of_what: str = "") -> Finding:
+    names = ", ".join([path.rpartition(".")[2] for path in paths[:_FEW]])
+    more = f", and {len(paths) - _FEW} more (--json names them)" if len(paths) > _FEW else ""
+    said = f"{pattern} stands for {counted(len(paths), 'class', 'es')}{of_what}: {names}{more}"
+    return Finding("pattern", "ok", said, tuple(paths))
+
+
+def _import(allowed: Classes, paths: Iterable[str], *, is_default: bool = False) -> Iterator[Finding]:
+    """Report whether each class can be imported.
+
+    :param is_default: whether they are a default's: then one may be missing that is of another package.
+    """
+    for op_classpath in paths:
+        try:
+            sensor_class = allowed.find(op_classpath)
+        except SensorpoolError as error:
+            module = op_classpath.rpartition(".")[0]
+            is_optional = is_default and isinstance(error, ClassUnavailable) and not is_here(module)
+            if is_optional:
+                yield Finding("sensor", "ok", f"{op_classpath}: its package is not installed here")
+            else:
+                yield Finding("sensor", "warning", str(error))
+            continue
+        yield Finding("sensor", "ok", f"{op_classpath}: {sensor_class.way.value}")
+
+
 OF_SERVERS = (
     ("database", _encoding),
     ("redis", _eviction),
@@ -184,7 +256,7 @@ OF_SERVERS = (
     ("settings", _unequal_settings),
 )
 OF_SETTINGS = (
-    ("sensor", allowed_classes.look),
+    ("sensor", classes),
     ("open files", _files),
     ("settings", _names),
     ("settings", unwise),

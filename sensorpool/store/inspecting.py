@@ -20,15 +20,6 @@ def states(connection: Connection, instance_ids: Collection[int]) -> dict[int, S
     return {row[0]: State(row[1]) for row in connection.execute(query, {"ids": list(instance_ids)})}
 
 
-def ends(connection: Connection, instance_ids: Collection[int]) -> dict[int, str]:
-    """Return in words how each of these instances ended that is there: what it waited for, and the reason."""
-    query = select(s.c.id, s.c.op_classpath, s.c.state, s.c.reason).where(among(s.c.id))
-    return {
-        row.id: f"instance {row.id} ({row.op_classpath}) is {row.state}" + (f": {row.reason}" if row.reason else "")
-        for row in connection.execute(query, {"ids": list(instance_ids)})
-    }
-
-
 def has_external(connection: Connection, before: Milliseconds) -> bool:
     """Whether an instance waits that another system waits for, as a task of Airflow does, registered before a time."""
     waits = select(s.c.id).where(s.c.state == State.SENSING, s.c.external_id.is_not(None), s.c.start_date < before)

@@ -286,13 +286,10 @@ def test_a_join_names_what_it_waits_for_and_what_failed_it(pool: Pool, worker: W
     until("the join ends", lambda: ended(every))
     told = explain(pool, every.id)
     assert told["why"].startswith("It waits no more: one of the instances that it waits for has ended without landing,")
-    assert told["ended_without_landing"] == (
-        f"instance {made[3].id} ({__name__}.Says) is failed: ValueError: no such table: orders"
-    )
+    assert f"instance {made[3].id} is failed" in told["reason"]
     assert "orders" not in told["reason"], "others may not be allowed to see it"
     for each in made[1:]:
         pool.cancel(each)
     until("the other ends", lambda: ended(one))
     told = explain(pool, one.id)
     assert "all instances that it waits for have ended without landing" in told["why"]
-    assert told["ended_without_landing"].endswith("; and 2 more")
