@@ -84,15 +84,18 @@ def demo(sensors: int, seconds: float, with_pages: bool, as_json: bool) -> None:
 def _open_pages(pool: Pool) -> Iterator[None]:
     """Serve the pages of the pool on loopback, and open them in a browser."""
     from sensorpool.web import alone
-    from sensorpool.web.alone import TokenAccess
 
     token = secrets.token_urlsafe(24)
     with alone.listen("127.0.0.1", 0) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={token}"
-        with alone.served_beside(pool, TokenAccess(token, may_act=False), listener):
-            say(f"sensorpool: {address}", err=True)
-            webbrowser.open(address)
-            yield
+        server = alone.server(alone.pages(pool, alone.TokenAccess(token, may_act=False)))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="pages", daemon=True)
+        thread.start()
+        say(f"sensorpool: {address}", err=True)
+        webbrowser.open(address)
+        yield
+        server.should_exit = server.force_exit = True
+        thread.join(5)
 
 
 def _tell(run: "_Demo", pool: Pool, summary: dict[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """Checks of an installation, which only `doctor` makes: its settings, its servers, and the workers' settings."""
 
-import math
 import resource
 from collections.abc import Iterable, Iterator
 from importlib import import_module
@@ -32,19 +31,6 @@ _FEW_WORKERS = 5
 _FEW = 3  # classes that are named
 _LONGEST = 400  # characters of a line that another process has a part in
 _PATIENCE = 5.0  # seconds for the broker
-_HOUR = 3_600.0
-_WISE = (
-    ("tick", 0.5, math.inf, "so often a job is sent for each range; 1 s and more is usual"),
-    ("poke_timeout", 1.0, math.inf, "a poke that takes longer never lands; 10 s is usual"),
-    ("lease_ttl", 0.0, 600.0, "for so long a dead worker's groups are not poked; 30 s is usual"),
-    ("retention", _HOUR, math.inf, "a waiter away for longer gets no result; an hour or more is usual"),
-    ("job_time_limit", 0.0, _HOUR, "a job that hangs keeps its range for so long; 300 s is usual"),
-    ("poke_memory", 256, math.inf, "megabytes, and a class's imports alone may take more; 2048 is usual"),
-    ("shards", 0, 1_024, "each is a job a tick, of 5 ms; one for each worker process will do"),
-    ("poke_concurrency", 0, 4_096, "so many threads in one process; have more workers instead"),
-    ("hanging_concurrency", 0, 4_096, "so many threads in one process; have more workers instead"),
-)
-"""The least and the greatest wise value of settings, and what follows from others."""
 
 
 def probe_broker(settings: Settings) -> None:
@@ -62,9 +48,6 @@ def probe_broker(settings: Settings) -> None:
 def unwise(settings: Settings) -> Iterator[Finding]:
     """Yield the settings that work and are unwise, each with its mend."""
     s = settings
-    for name, least, most, why in _WISE:
-        if not least <= (value := getattr(s, name)) <= most:
-            yield Finding("settings", "warning", f"{name.upper()} is {value:,g}: {why}")
     if s.poke_timeout > s.poke_interval:
         said = f"POKE_TIMEOUT ({s.poke_timeout:g} s) exceeds POKE_INTERVAL ({s.poke_interval:g} s): a poke that hangs "
         yield Finding("settings", "warning", f"{said}misses turns; have it below the shortest interval")

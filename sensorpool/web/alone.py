@@ -2,9 +2,6 @@
 
 import hmac
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 from urllib.parse import urlencode
@@ -31,7 +28,6 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _WEEK = 7 * 86_400  # seconds
 _QUEUE = 128  # connections
 _MOST = 200  # connections; a further one is answered with 503
-_GOODBYE = 5.0  # seconds for open requests to end
 
 
 class TokenAccess:
@@ -78,11 +74,8 @@ def is_loopback(host: str) -> bool:
     return host in _LOOPBACK
 
 
-def pages(pool: Pool, access: TokenAccess, *, is_of_this_process: bool = False) -> object:
-    """Return the application, which also logs in who opens an address with ``?token=…``.
-
-    :param is_of_this_process: the pool runs here; otherwise what `sensorpool standalone` shows of itself is read in.
-    """
+def pages(pool: Pool, access: TokenAccess) -> object:
+    """Return the application, which also logs in who opens an address with ``?token=…``."""
     app = application(pool, access, wake_token=pool.settings.wake_token)
 
     async def see(request: Request, call_next: RequestResponseEndpoint) -> Response:
@@ -104,7 +97,7 @@ def pages(pool: Pool, access: TokenAccess, *, is_of_this_process: bool = False) 
             note_failed_login(request)
         return answer
 
-    if pool.settings.embedded and not is_of_this_process:
+    if pool.settings.embedded:
         app.add_middleware(BaseHTTPMiddleware, dispatch=see)
     app.add_middleware(BaseHTTPMiddleware, dispatch=log_in)
     return app
@@ -126,23 +119,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(pool: Pool, access: TokenAccess, listener: socket.socket) -> None:
     """Serve until the process is told to end. Addresses are not logged: they may have the token."""
-    _server(pages(pool, access)).run(sockets=[listener])
+    server(pages(pool, access)).run(sockets=[listener])
 
 
-@contextmanager
-def served_beside(pool: Pool, access: TokenAccess, listener: socket.socket) -> Iterator[None]:
-    """Serve the pages of a pool that runs in this process in a thread, until the context is left."""
-    server = _server(pages(pool, access, is_of_this_process=True))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="pages", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.should_exit = server.force_exit = True
-        thread.join(_GOODBYE)
-
-
-def _server(app: Any) -> uvicorn.Server:
+def server(app: Any) -> uvicorn.Server:
+    """Return a server of the pages."""
     return uvicorn.Server(
         uvicorn.Config(
             app, limit_concurrency=_MOST, access_log=False, log_level="warning", server_header=False, lifespan="off"
