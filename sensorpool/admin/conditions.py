@@ -84,26 +84,19 @@ def condition(pool: PoolView, group_id: int, seen: Seen, after: int = 0, *, all_
     instances.add_last(pool, shown)
     instances.add_next(pool, shown, row, database.read(database.now), None if has_dates else named)
     waiters = database.read(conditions.waiters, group_id, named, after, SHOWN_WAITERS)
-    shown["waiters"] = [
-        {**each, "start_date": spell_time(each["start_date"]), "timeout_at": spell_time(each["timeout_at"])}
-        for each in waiters
-    ]
+    shown["waiters"] = [_spelt(each, "start_date", "timeout_at") for each in waiters]
     # the group's own is also when the step of a backoff grows
     shown["next_deadline"] = spell_time(database.read(inspecting.earliest_timeout, group_id, None))
-    shown["landings"] = [
-        {
-            "logical_date": spell_time(each["logical_date"]),
-            "waiting_since": spell_time(each["waiting_since"]),
-            "ended_at": spell_time(each["ended_at"]),
-            "ending": each["ending"],
-            "waiters": each["waiters"],
-            "pokes": each["pokes"],
-        }
-        for each in (database.read(conditions.landings, family_of(row), SHOWN_LANDINGS) if has_dates else ())
-    ]
+    landings = database.read(conditions.landings, family_of(row), SHOWN_LANDINGS) if has_dates else ()
+    shown["landings"] = [_spelt(each, "logical_date", "waiting_since", "ended_at") for each in landings]
     if not has_dates:  # the other dates are of runs that may not be seen
         shown |= {"registered_at": None, "next_deadline": None, "logical_date": None}
     return shown
+
+
+def _spelt(row: Any, *times: str) -> dict[str, Any]:
+    """Return a row with these times spelt."""
+    return {**row, **{name: spell_time(row[name]) for name in times}}
 
 
 def is_waited_for(pool: PoolView, group_id: int, dag_ids: Seen) -> bool:

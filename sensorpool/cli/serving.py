@@ -90,17 +90,15 @@ def db() -> None:
 
 
 @db.command()
-@click.option("--revision", default="head", show_default=True, help="The revision to reach; head is the newest.")
-def upgrade(revision: str) -> None:
+def upgrade() -> None:
     """Bring the schema up to date. A second run changes nothing."""
     settings = Settings.load()
     reached = migrate.upgrade(
         settings.database_url,
-        revision,
         schema=settings.database_schema,
         say=lambda line: say(f"sensorpool: {line}", err=True),
     )
-    if revision == "head" and reached != migrate.head():
+    if reached != migrate.head():
         database = Database.of(settings)
         try:
             migrate.check(database, __version__)
