@@ -15,9 +15,6 @@ from sensorpool.store import inspecting
 
 _AT_ONCE = 10_000  # ids in one statement
 
-States = Mapping[int, State]
-"""The state of each instance that exists, by its id."""
-
 
 class AllOf:
     """Holds when all instances have landed, and fails as soon as one of them has ended otherwise.
@@ -41,7 +38,7 @@ class AllOf:
         return [cls._answer(ids, states) for ids in wanted]
 
     @staticmethod
-    def _answer(ids: Sequence[int], states: States) -> Any:
+    def _answer(ids: Sequence[int], states: Mapping[int, State]) -> Any:
         for each in ids:
             if (state := states.get(each)) != State.SENSING and state != State.SUCCESS:
                 return FailSensor(_said(each, state))
@@ -55,7 +52,7 @@ class AnyOf(AllOf):
     """
 
     @staticmethod
-    def _answer(ids: Sequence[int], states: States) -> Any:
+    def _answer(ids: Sequence[int], states: Mapping[int, State]) -> Any:
         landed = next((each for each in ids if states.get(each) == State.SUCCESS), None)
         if landed is not None:
             return PokeReturnValue(True, {"id": landed})

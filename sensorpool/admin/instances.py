@@ -28,6 +28,7 @@ from sensorpool.store.listing import Selection
 from sensorpool.store.usual_landings import UsualLandings
 
 SHOWN_MEMBERS = 20
+OF_POKES = ("last_poke_at", "last_outcome", "last_reason", "traceback", "next_poke_at", "next_poke_because")
 SHOWN_POKES = 20
 NOT_KEPT = "not known: Redis keeps the pokes of some intervals, and so many of each shard range"
 _ID_LENGTH = 12  # hexadecimal digits
@@ -67,13 +68,8 @@ def show(pool: PoolView, instance_id: int, *, of_others: bool = True) -> dict[st
         "backend": None,
         "members": 0,
         "shares_with": [],
-        "last_poke_at": None,
-        "last_outcome": None,
-        "last_reason": None,
+        **dict.fromkeys(OF_POKES),
         "last_pokes": [],
-        "traceback": None,
-        "next_poke_at": None,
-        "next_poke_because": None,
         "is_sparse": False,
         "quarantined": _quarantine_of(pool, row),
         "unreachable": unreachable,  # why Redis was not asked further

@@ -12,7 +12,7 @@ from sensorpool.errors import SensorpoolError
 from sensorpool.instrumentation.redaction import safe_line
 from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.budgets import BudgetsLeft, BudgetState
-from sensorpool.leases.child_deaths import ChildDeath
+from sensorpool.leases.child_deaths import ChildDeath, ChildDeaths
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.outages import Outages
 from sensorpool.leases.range_state import RangeState
@@ -108,8 +108,7 @@ class Look:
     @cached_property
     def deaths(self) -> list[ChildDeath]:
         """The deaths of the workers' children in the last minutes, the oldest first."""
-        _ = self.leases
-        return self.pool.child_deaths.lately()
+        return ChildDeaths(self.leases).lately()
 
     @cached_property
     def away(self) -> list[Outage]:

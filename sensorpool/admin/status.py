@@ -84,7 +84,7 @@ def status(pool: PoolView) -> dict[str, Any]:
             {
                 "shard_min": shard_range.shard_min,
                 "shard_max": shard_range.shard_max,
-                "holder": holder or _recent_holder(state, look.now, tick_ms),
+                "holder": holder or state.holder or None,
                 "last_tick_at": spell_time(state.last or None),
                 "lag_s": _lag(state, look.now, tick_ms),
                 "groups": count,
@@ -139,10 +139,3 @@ def _lag(state: RangeState, now: Milliseconds, tick_ms: Milliseconds) -> float |
         return None
     overdue = now - state.last - tick_ms
     return round(max(state.lag_ms, overdue, 0) / 1000, 3)
-
-
-def _recent_holder(state: RangeState, now: Milliseconds, tick_ms: Milliseconds) -> str | None:
-    """Return the last holder of the lease, if it had the lease lately: between two jobs the lease is free."""
-    if not state.last or now - state.last > MISSED * tick_ms:
-        return None
-    return state.holder or None

@@ -10,7 +10,7 @@ from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, printable, safe_line
 from sensorpool.leases import state_file
 from sensorpool.leases.child_deaths import LATELY
-from sensorpool.leases.last_errors import ROUNDS
+from sensorpool.leases.last_errors import ROUNDS, LastErrors
 from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.model.finding import Finding
 from sensorpool.model.outage import Kind
@@ -115,15 +115,14 @@ def _lateness(look: Look) -> Iterator[Finding]:
 
 
 def _chores(look: Look) -> Iterator[Finding]:
-    _ = look.leases
-    for chore, cause in look.pool.trouble.of_chores().items():
+    for chore, cause in LastErrors(look.leases).of_chores().items():
         yield Finding("rescue", "wrong", f"rescue fails at {chore}, for {ROUNDS} rounds and more: {cause}")
 
 
 def _ticks(look: Look) -> Iterator[Finding]:
     """Jobs do not look at some ranges, and why."""
     now, limit = look.now, MISSED * look.tick
-    causes = look.pool.trouble.of_jobs(list(look.ranges))
+    causes = LastErrors(look.leases).of_jobs(list(look.ranges))
     failing: dict[str, list[ShardRange]] = {}  # why jobs fail, and of which ranges
     free: list[ShardRange] = []
     held: list[str] = []

@@ -99,10 +99,9 @@ def try_command(sensor_class: str, context_json: str, as_json: bool) -> None:
     context = parse_context(context_json)
     tried = poke_once(settings, sensor_class, context)
     if as_json:
-        fields = asdict(tried)
-        print_json(fields | {"traceback": fields.pop("error_text")})
+        print_json(asdict(tried))
     else:
-        for line in (tried.error_text or "").splitlines():
+        for line in (tried.traceback or "").splitlines():
             say(line)
         said = [f"{tried.outcome.replace('_', ' ')} after {tried.seconds:.3g} s", tried.reason]
         if tried.xcom_value is not None:

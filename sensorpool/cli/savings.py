@@ -58,7 +58,8 @@ def _print(made: dict[str, Any], title: str) -> None:
     if total["tries"]:
         say(f"{total['tries']:,} tries of sensors, among {made['task_instances']:,} task instances of any kind")
         _print_costs("DAG", made["by_dag"], [row["dag_id"] for row in made["by_dag"]], total)
-        classes = [f"{_MARKS[row['taken']]} {_short(row['class'])}" for row in made["by_class"]]
+        paths = [row["class"].rpartition(".")[2] if is_terminal() else row["class"] for row in made["by_class"]]
+        classes = [f"{_MARKS[row['taken']]} {path}" for row, path in zip(made["by_class"], paths, strict=True)]
         _print_costs("class", made["by_class"], classes, total)
         for line in _conclusions(made):
             say(line)
@@ -67,10 +68,6 @@ def _print(made: dict[str, Any], title: str) -> None:
     for count, text in _notes(made):
         if count:
             say(f"- {count:,} {text}")
-
-
-def _short(op_classpath: str) -> str:
-    return op_classpath.rpartition(".")[2] if is_terminal() else op_classpath
 
 
 def _print_costs(kind: str, rows: list[dict[str, Any]], names: list[str], total: dict[str, Any]) -> None:

@@ -74,7 +74,7 @@ def web(host: str, port: int, allow_actions: bool) -> None:
 
     settings = Settings.load()
     token = settings.web_token or secrets.token_urlsafe(24)
-    if not settings.web_token and not alone.is_loopback(host):
+    if not settings.web_token and host not in alone.LOOPBACK:
         raise SettingsError(f"--host {host} is open to other machines: set SENSORPOOL_WEB_TOKEN")
     pool = Pool.to_look_at(settings)
     listener = alone.listen(host, port)

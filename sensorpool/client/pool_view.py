@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from sensorpool.config.settings import Settings
-from sensorpool.leases.child_deaths import ChildDeaths
-from sensorpool.leases.last_errors import LastErrors
 from sensorpool.leases.lease import Leases, leases_of
 from sensorpool.leases.roster import Roster
 from sensorpool.leases.state_file import take_up
@@ -62,16 +60,6 @@ class PoolView:
         if self._roster is None:
             self._roster = Roster(self.leases)
         return self._roster
-
-    @property
-    def trouble(self) -> LastErrors:
-        """The causes of failed jobs and chores, noted by workers."""
-        return LastErrors(self.leases)
-
-    @property
-    def child_deaths(self) -> ChildDeaths:
-        """The deaths of the workers' child processes."""
-        return ChildDeaths(self.leases)
 
     def workers(self) -> list[LiveWorker]:
         """Return the live workers on our Redis; from now on ``ranges`` are the ranges of these workers.

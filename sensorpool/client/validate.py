@@ -62,14 +62,7 @@ def from_mapping(named: Mapping[str, Any]) -> Registration:
         name = min(map(str, unknown))[:80]
         raise Refused(f"there is no field {name!r} in a registration{nearest(name, _NAMES)}")
     given = {name: value for name, value in rest.items() if value is not None}
-    take = given.pop
-    key = key_of(
-        dag_id=take("dag_id", None),
-        task_id=take("task_id", None),
-        run_id=take("run_id", None),
-        map_index=take("map_index", None),
-        try_number=take("try_number", None),
-    )
+    key = key_of(**{name: given.pop(name, None) for name in Key._fields})
     return Registration(sensor=sensor, key=key, **given)
 
 
@@ -173,8 +166,6 @@ def check_name(name: str, value: Any, longest: int = KEY_LENGTH) -> None:
 
 
 def _check_whole_number(name: str, value: Any, least: int) -> None:
-    if type(value) is int and least <= value < 2**31:
-        return
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
         raise Refused(f"{name} must be a whole number of at least {least}")
 

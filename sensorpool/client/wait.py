@@ -4,7 +4,6 @@ An instance as `register` returned it is more than its id. A database that was r
 ids out again: then another instance has that id, and what happens to it is not told.
 """
 
-import math
 import time
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from sensorpool.store.database import Database
 _LOOKS = (0.05, 1.0)  # seconds between two looks: the first, and the longest
 PATIENCE = 300.0  # seconds for which a wait survives an outage of the database: a restart, a failover
 AT_ONCE = 10_000  # ids in one statement
+_LONGEST = 10**12  # seconds
 
 Named = int | Registered
 """An instance by its id, or as `register` returned it."""
@@ -239,9 +239,6 @@ def seconds_of(timeout: Any) -> float | None:
         return None
     if isinstance(timeout, timedelta):
         return timeout.total_seconds()
-    try:
-        if isinstance(timeout, int | float) and not isinstance(timeout, bool) and not math.isnan(timeout):
-            return float(timeout)
-    except OverflowError:
-        pass
-    raise Refused("timeout must be a number of seconds")
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not abs(timeout) <= _LONGEST:
+        raise Refused("timeout must be a number of seconds")
+    return float(timeout)

@@ -9,12 +9,12 @@ from sensorpool.admin import actions, conditions
 from sensorpool.client.pool import Pool
 from sensorpool.web.access import Access, Denied, Reader
 from sensorpool.web.looking import visible_instance
-from sensorpool.web.rendering import Pages, kept_query
+from sensorpool.web.rendering import kept_query
 
 _SEE_OTHER = 303
 
 
-def routes(pool: Pool, access: Access, pages: Pages) -> APIRouter:  # noqa: ARG001  # as of `looking`
+def routes(pool: Pool, access: Access) -> APIRouter:
     """Return the routes of the actions."""
     router = APIRouter()
 

@@ -24,7 +24,7 @@ from sensorpool.web.waking import given_in, note_failed_login
 COOKIE = "sensorpool_login"
 _CHALLENGE = 'Basic realm="sensorpool", charset="UTF-8"'
 _LONGEST_NAME = 100
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})  # addresses that only this machine reaches
 _WEEK = 7 * 86_400  # seconds
 _QUEUE = 128  # connections
 _MOST = 200  # connections; a further one is answered with 503
@@ -54,7 +54,8 @@ class TokenAccess:
 
         :raises Denied: when the token is missing or wrong.
         """
-        name = self._name(request.headers.get("authorization", ""))
+        user, token = given_in(request.headers.get("authorization", ""))
+        name = user[:_LONGEST_NAME] or "token" if self.is_token(token) else None
         if name is None and hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self.cookie.encode()):
             name = "token"
         if name is None:
@@ -63,15 +64,6 @@ class TokenAccess:
             raise Denied("log in with the token: any user name, and the token as the password", 401, _CHALLENGE)
         changed = None if self._may_act else ()
         return Reader(name, changed=changed, operates=self._may_act, watches=True, oversees=True)
-
-    def _name(self, header: str) -> str | None:
-        user, token = given_in(header)
-        return user[:_LONGEST_NAME] or "token" if self.is_token(token) else None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    return host in _LOOPBACK
 
 
 def pages(pool: Pool, access: TokenAccess) -> object:

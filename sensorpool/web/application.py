@@ -34,7 +34,7 @@ def application(
     pages = Pages()
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.include_router(looking.routes(pool, access, pages, surroundings or Surroundings()))
-    app.include_router(acting.routes(pool, access, pages))
+    app.include_router(acting.routes(pool, access))
     if wake_token:
         app.include_router(waking.routes(pool, wake_token))
     _answer_errors(app, pages)

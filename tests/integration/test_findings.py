@@ -13,6 +13,7 @@ from sensorpool.admin import findings
 from sensorpool.admin.explain import explain
 from sensorpool.admin.status import overview, status
 from sensorpool.cli.main import main
+from sensorpool.leases.child_deaths import ChildDeaths
 from sensorpool.leases.outages import Outages
 from sensorpool.model.outage import throttled
 from sensorpool.store.schema import callback, dag_over_quota, poke_group, poke_quarantine
@@ -56,7 +57,7 @@ def fall_behind(pool: Pool, name: str = "some.task") -> int:
         connection.execute(update(poke_group).values(late_since=now))
     put_in_trouble(pool.database, [made.group_id], overruns=2)
     Outages(pool.leases.store).write(throttled(None, name, "429", time.monotonic(), 1, 60))
-    pool.child_deaths.add(name, 1, -9)
+    ChildDeaths(pool.leases).add(name, 1, -9)
     return made.id
 
 

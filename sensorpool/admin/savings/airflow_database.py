@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -19,7 +19,6 @@ from sensorpool.store import told
 from sensorpool.store.codes import is_missing_column, is_missing_table
 
 Result = TypeVar("Result")
-Arguments = ParamSpec("Arguments")
 
 _HOW = "write it like postgresql://user:password@host:5432/airflow (in a password @ is %40, / is %2F, # is %23)"
 _CONNECT_SECONDS = 10
@@ -46,13 +45,7 @@ class ReadOnlyDatabase:
         """The URL without its password, for people."""
         return told.where(self._engine).partition("?")[0]
 
-    def read(
-        self,
-        question: Callable[Concatenate[Connection, Arguments], Result],
-        /,
-        *args: Arguments.args,
-        **named: Arguments.kwargs,
-    ) -> Result:
+    def read(self, question: Callable[..., Result], /, *args: Any) -> Result:
         """Call a question with a connection in a transaction of its own, and with the arguments that follow.
 
         :raises SchemaMismatch: when a table or a column is missing.
@@ -60,7 +53,7 @@ class ReadOnlyDatabase:
         """
         try:
             with self._engine.begin() as connection:
-                return question(connection, *args, **named)
+                return question(connection, *args)
         except SQLAlchemyError as error:
             driver = getattr(error, "orig", None)
             if is_missing_table(error) or is_missing_column(error):
