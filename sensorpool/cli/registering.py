@@ -1,7 +1,6 @@
 """``sensorpool register``, ``wait``, ``cancel`` and ``wake``."""
 
 import sys
-from collections.abc import Iterable
 from typing import IO, Any
 
 import click
@@ -16,6 +15,8 @@ from sensorpool.errors import Refused
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.identity import parse_context
 from sensorpool.model.states import State
+
+LONGEST_LINE = 1_000_000  # bytes
 
 
 @click.command()
@@ -154,12 +155,15 @@ class _Lines:
         self._groups: set[int] = set()
         self._refused: list[dict[str, Any]] = []
 
-    def take(self, lines: Iterable[bytes]) -> dict[str, Any]:
+    def take(self, source: IO[bytes]) -> dict[str, Any]:
         """Register lines; return the counts, the refused lines, and what ended the command before the last line."""
         batch: list[tuple[int, CheckedRegistration]] = []
         number, stopped = 0, {}
         try:
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(iter(lambda: source.readline(LONGEST_LINE), b""), 1):
+                if len(line) == LONGEST_LINE:
+                    stopped = {"stopped": f"line {number} has {LONGEST_LINE:,} bytes or more"}
+                    break
                 if line.strip():
                     try:
                         batch.append((number, self._pool.check(_read_line(line))))

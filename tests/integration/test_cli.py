@@ -115,7 +115,7 @@ def test_register_from_lines_reports_the_refused_by_number(run: Run) -> None:
         json.dumps(good),  # no task_id
         json.dumps(good | {"task_id": "t3", "poke_context": {"path": "relative"}}),
         "[]",
-        json.dumps(good | {"task_id": "t4", "poke_context": {"path": "x" * 1_000_000}}),
+        json.dumps(good | {"task_id": "t4", "poke_context": {"path": "x" * 900_000}}),
         "",
         json.dumps(good | {"task_id": "t2"}),  # the same once more
     ]
