@@ -251,7 +251,7 @@ class Pool(PoolView):
         named = wait.named(instance_ids)
         ids = sorted(named)
         if not 0 < len(ids) <= MOST_JOINED:
-            raise Refused(f"a join waits for 1 to {MOST_JOINED:,} instances, not {len(ids):,}: join joins of fewer")
+            raise Refused(f"a join waits for 1 to {MOST_JOINED:,} instances, not {len(ids):,}: of more, join joins")
         wait.states(self.database, ids)
         wait.check_keys(self.database, named)
         joined = Registration(
