@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from sensorpool.cli.output import own_output, say, say_unknown_settings
+from sensorpool.cli.output import say, say_unknown_settings
 from sensorpool.config.version import __version__
 from sensorpool.errors import KeyConflict, Refused, SensorpoolError, SettingsError
 from sensorpool.instrumentation.logs import BriefFormatter
@@ -52,7 +52,7 @@ class _OneLine(click.Group):
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _one_line_errors(), own_output():
+        with _one_line_errors():
             return super().invoke(ctx)
 
 

@@ -20,7 +20,6 @@ _COLOURS = (
     | dict.fromkeys(("poke_timeout", "infra_failure", "cannot_poke"), "yellow")
 )
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 watch_option = click.option(
     "--watch",
     metavar="[SECONDS]",
@@ -46,6 +45,11 @@ def own_output() -> Iterator[None]:
         _own = before
 
 
+def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option --json to a command, and keep standard output for it."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(own_output()(function))
+
+
 def _out() -> IO[str]:
     return _own or sys.stdout
 
@@ -69,7 +73,9 @@ def say_unknown_settings() -> None:
     """Print a line for each setting that is written somewhere and does not exist."""
     from sensorpool.config.variables import unknown_settings
 
-    for name in unknown_settings():
+    with own_output():
+        found = unknown_settings()
+    for name in found:
         say(f"sensorpool: there is no such setting: {name}", err=True)
 
 

@@ -226,8 +226,11 @@ def _execution_context(registration: Registration, settings: Settings) -> Execut
 @lru_cache(maxsize=1_000, typed=True)
 def _check_execution_context(**given: Any) -> ExecutionContext:
     """Check an execution context. Cached, because nearly all registrations have the same one."""
-    spans = {name: _seconds(name, given[name], zero="timeout" in name) for name in _SPANS if given[name] is not None}
-    checked = ExecutionContext(**spans, **{name: _flag(name, given[name]) for name in _FLAGS})
+    found: dict[str, Any] = {name: _flag(name, given[name]) for name in _FLAGS}
+    for name in _SPANS:
+        if given[name] is not None:
+            found[name] = _seconds(name, given[name], zero="timeout" in name)
+    checked = ExecutionContext(**found)
     if checked.soft_fail and checked.never_fail:  # Airflow's rule, and its words
         raise Refused("soft_fail and never_fail are mutually exclusive: set one of them")
     return checked

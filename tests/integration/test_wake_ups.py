@@ -80,11 +80,11 @@ def test_a_place_names_what_waits_there(
     groups = {group_id: names[row_id] for row_id, group_id in pool.database.read(_groups_of)}
     found: list[set[str]] = []
 
-    def send(_: Pool, woken: Collection[Any]) -> int:
+    def poke_soon(woken: Collection[Any]) -> int:
         found.append({groups[each.id] for each in woken})
         return 0
 
-    monkeypatch.setattr(wake, "_send", send)
+    monkeypatch.setattr(pool.nudger, "poke_soon", poke_soon)
 
     def woken(**named: str) -> set[str]:
         found[:] = [set()]
