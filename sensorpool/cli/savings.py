@@ -78,7 +78,7 @@ def _print_costs(kind: str, rows: list[dict[str, Any]], names: list[str], total:
         lines.append([f"{len(rows) - shown:,} more", *[""] * len(_COLUMNS)])
     lines.append(["total", *_figures(total)])
     say(f"By {kind} (* with the pool)")
-    print_table((kind, *_COLUMNS), lines, crop={kind})
+    print_table((kind, *_COLUMNS), lines)
     say()
 
 
