@@ -1,50 +1,47 @@
 """Checks of an installation, which only `doctor` makes: its settings, its servers, and the workers' settings."""
 
-import math
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 
-from sensorpool.admin import allowed_classes
-from sensorpool.admin.broker import probe_broker
 from sensorpool.admin.look import Finding, Look
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions, infra_classes
-from sensorpool.config.settings import Settings
+from sensorpool.config.allowlist import Allowlist, classes_of, doubt_about, installed, is_here, is_pattern, package_of
+from sensorpool.config.catalogs import catalog_of
+from sensorpool.config.settings import EXTENSIONS, Settings
 from sensorpool.config.shared import differences, shared
 from sensorpool.config.variables import unknown_settings
-from sensorpool.errors import Unreachable
+from sensorpool.errors import ClassUnavailable, SensorpoolError
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
+from sensorpool.leases.redis_store import RedisStore, connect
 from sensorpool.model.words import counted
-from sensorpool.publish import application, overlay, wire
-from sensorpool.publish.broker import Connection
+from sensorpool.poke.classes import Classes
+from sensorpool.poke.patches import refuse_patches
+from sensorpool.publish import application, overlay, rabbitmq_probe, wire
 
-EXTENSIONS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
+_OTHERS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
 _FEW_FILES = 4_096
 _FEW_WORKERS = 5
+_FEW = 3  # classes that are named
 _LONGEST = 400  # characters of a line that another process has a part in
-_PATIENCE = 5.0  # seconds for the broker
-_HOUR = 3_600.0
-_WISE = (
-    ("tick", 0.5, math.inf, "so often a job is sent for each range; 1 s and more is usual"),
-    ("poke_timeout", 1.0, math.inf, "a poke that takes longer never lands; 10 s is usual"),
-    ("lease_ttl", 0.0, 600.0, "for so long a dead worker's groups are not poked; 30 s is usual"),
-    ("retention", _HOUR, math.inf, "a waiter away for longer gets no result; an hour or more is usual"),
-    ("job_time_limit", 0.0, _HOUR, "a job that hangs keeps its range for so long; 300 s is usual"),
-    ("poke_memory", 256, math.inf, "megabytes, and a class's imports alone may take more; 2048 is usual"),
-    ("shards", 0, 1_024, "each is a job a tick, of 5 ms; one for each worker process will do"),
-    ("poke_concurrency", 0, 4_096, "so many threads in one process; have more workers instead"),
-    ("hanging_concurrency", 0, 4_096, "so many threads in one process; have more workers instead"),
-)
-"""The least and the greatest wise value of settings, and what follows from others."""
+
+
+def probe_broker(settings: Settings) -> None:
+    """Check that a broker that is not the Redis of the leases takes messages, and makes the queues of the pool.
+
+    :raises Unreachable: when it does not.
+    """
+    if wire.is_amqp(settings.broker):
+        rabbitmq_probe.probe(settings)
+    elif settings.broker != settings.redis_url and wire.is_redis(settings.broker):
+        RedisStore(connect(settings.broker), url=settings.broker, namespace=settings.namespace).probe()
 
 
 def unwise(settings: Settings) -> Iterator[Finding]:
     """Yield the settings that work and are unwise, each with its mend."""
     s = settings
-    for name, least, most, why in _WISE:
-        if not least <= (value := getattr(s, name)) <= most:
-            yield Finding("settings", "warning", f"{name.upper()} is {value:,g}: {why}")
     if s.poke_timeout > s.poke_interval:
         said = f"POKE_TIMEOUT ({s.poke_timeout:g} s) exceeds POKE_INTERVAL ({s.poke_interval:g} s): a poke that hangs "
         yield Finding("settings", "warning", f"{said}misses turns; have it below the shortest interval")
@@ -59,7 +56,7 @@ def unwise(settings: Settings) -> Iterator[Finding]:
 
 def of_other_packages(pool: Pool) -> Iterator[Finding]:
     """Make the checks that other packages add."""
-    for name, check in extensions.load(EXTENSIONS).items():
+    for name, check in extensions.load(_OTHERS).items():
         try:
             yield from check(pool)
         except Exception as error:
@@ -108,20 +105,8 @@ def _broker(look: Look) -> Iterator[Finding]:
     settings = look.settings
     if settings.broker == settings.redis_url:
         _ = look.leases
-    where, url = hide_password(settings.broker), wire.broker_url(settings.broker)
-    bounded = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), _PATIENCE)
-    try:
-        probe_broker(settings)
-        if not wire.is_amqp(settings.broker):
-            options = bounded if wire.is_redis(settings.broker) else {}
-            with Connection(url, connect_timeout=_PATIENCE, transport_options=options) as connection:
-                connection.ensure_connection(max_retries=1, timeout=_PATIENCE)
-    except Unreachable:
-        raise
-    except Exception as error:
-        yield Finding("broker", "wrong", f"{where} does not answer: {one_line(error)}")
-    else:
-        yield Finding("broker", "ok", where)
+    probe_broker(settings)
+    yield Finding("broker", "ok", hide_password(settings.broker))
 
 
 def _workers(look: Look) -> Iterator[Finding]:
@@ -161,6 +146,72 @@ def _unequal_settings(look: Look) -> Iterator[Finding]:
             return
 
 
+def classes(settings: Settings) -> Iterator[Finding]:
+    """Report each class that may be poked, after an import of it; of the providers' tables, what is installed here."""
+    refuse_patches()  # as in a worker
+    allowed = Classes(settings.sensors_enabled)
+    exact = [entry for entry in settings.sensors_enabled if not is_pattern(entry)]
+    yield from _import(allowed, exact, is_default=_is_default(settings))
+    for pattern in Allowlist(settings.sensors_enabled).patterns:
+        yield from _look_at_pattern(allowed, pattern)
+
+
+def _is_default(settings: Settings) -> bool:
+    """Whether the classes are those that an extension enables by default."""
+    defaults = [getattr(each, "default_sensors", None) for each in extensions.load(EXTENSIONS).values()]
+    return tuple(settings.sensors_enabled) in defaults
+
+
+def _look_at_pattern(allowed: Classes, pattern: str) -> Iterator[Finding]:
+    if (doubt := doubt_about(pattern)) is not None:
+        yield Finding("pattern", "warning", doubt)
+    elif (catalog := catalog_of(pattern)) is None:
+        yield _look_at_package(pattern)
+    elif catalog.versions:
+        # a provider's modules take long to import: those that are in use are imported by their sensors
+        for package, (here, proved, found) in installed(pattern).items():
+            version = here if here == proved else f"{here} (proved with {proved})"
+            yield _stands_for(pattern, found, f" of {package} {version}")
+    else:
+        found = sorted(classes_of(pattern))
+        yield _stands_for(pattern, found)
+        yield from _import(allowed, found)
+
+
+def _look_at_package(pattern: str) -> Finding:
+    try:
+        import_module(package_of(pattern))
+    except (Exception, SystemExit) as error:
+        return Finding("pattern", "warning", f"{pattern} enables no class: {one_line(error)}")
+    return Finding("pattern", "ok", f"{pattern} enables the sensors that are defined in this package and below")
+
+
+def _stands_for(pattern: str, paths: list[str], of_what: str = "") -> Finding:
+    names = ", ".join([path.rpartition(".")[2] for path in paths[:_FEW]])
+    more = f", and {len(paths) - _FEW} more (--json names them)" if len(paths) > _FEW else ""
+    said = f"{pattern} stands for {counted(len(paths), 'class', 'es')}{of_what}: {names}{more}"
+    return Finding("pattern", "ok", said, tuple(paths))
+
+
+def _import(allowed: Classes, paths: Iterable[str], *, is_default: bool = False) -> Iterator[Finding]:
+    """Report whether each class can be imported.
+
+    :param is_default: whether they are a default's: then one may be missing that is of another package.
+    """
+    for op_classpath in paths:
+        try:
+            sensor_class = allowed.find(op_classpath)
+        except SensorpoolError as error:
+            module = op_classpath.rpartition(".")[0]
+            is_optional = is_default and isinstance(error, ClassUnavailable) and not is_here(module)
+            if is_optional:
+                yield Finding("sensor", "ok", f"{op_classpath}: its package is not installed here")
+            else:
+                yield Finding("sensor", "warning", str(error))
+            continue
+        yield Finding("sensor", "ok", f"{op_classpath}: {sensor_class.way.value}")
+
+
 OF_SERVERS = (
     ("database", _encoding),
     ("redis", _eviction),
@@ -169,7 +220,7 @@ OF_SERVERS = (
     ("settings", _unequal_settings),
 )
 OF_SETTINGS = (
-    ("sensor", allowed_classes.look),
+    ("sensor", classes),
     ("open files", _files),
     ("settings", _names),
     ("settings", unwise),

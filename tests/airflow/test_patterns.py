@@ -230,7 +230,7 @@ def test_doctor_lists_the_installed_classes_without_importing_them(tmp_path: Pat
     code = """
 import json, sys
 from sensorpool import Settings
-from sensorpool.admin.allowed_classes import look
+from sensorpool.admin.installation import classes as look
 settings = Settings.load(sensors_enabled="airflow.providers.*,airflow.providers.acme.*")
 found = [[each.level, each.said, each.classes] for each in look(settings)]
 print(json.dumps([found, [name for name in sys.modules if name.startswith("airflow.providers")]]))
@@ -252,9 +252,9 @@ print(json.dumps([found, [name for name in sys.modules if name.startswith("airfl
 
 
 def test_doctor_says_which_version_the_classes_were_proved_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sensorpool.admin import allowed_classes
+    from sensorpool.admin import installation
 
     monkeypatch.setattr(allowlist, "version", lambda name: "99.0")
-    [finding] = allowed_classes.look(Settings.load(sensors_enabled="airflow.providers.http.*"))
+    [finding] = installation.classes(Settings.load(sensors_enabled="airflow.providers.http.*"))
     proved = catalog.proved().versions["airflow.providers.http"].version
     assert f"of airflow.providers.http 99.0 (proved with {proved}): HttpSensor" in finding.said

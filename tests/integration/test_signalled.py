@@ -9,15 +9,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.scripted import land
 from harness.service import Service, children, kill_tree
 from harness.until import until
 from sensorpool.leases.lease import Acquired
 from sensorpool.model.states import State
-from sensorpool.testing import land
 from tests.support.sensors import ending
 
 SIGNALS = f"{ending.__name__}.Signals"
-OTHER = "sensorpool.testing.ScriptedSensor"
+OTHER = "harness.scripted.ScriptedSensor"
 FEW = 30  # pokes; a poke that is never set apart is made more than once a second
 
 
