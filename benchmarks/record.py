@@ -43,8 +43,8 @@ def measure(stage: Stage, case: str, outcome: Outcome, *, waiters: int) -> Row:
         is_recorded = number % 2 == 0
         made = _registered(stage, waiters, timeout=0.0 if outcome is Outcome.NOT_LANDED else HOUR)
         before, rows = _records(stage), len(made)
-        statement = settling._DELETE_WHOLE if is_recorded else without
-        with mock.patch.object(settling, "_DELETE_WHOLE", statement):
+        statement = settling._DELETE_NOTED if is_recorded else without
+        with mock.patch.object(settling, "_DELETE_NOTED", statement):
             seconds = _settled(stage, made, outcome)
         demand(_records(stage) - before == is_recorded * rows // waiters, "the record has another number of rows")
         if number >= 2:  # the first round of each kind prepares its statements

@@ -133,14 +133,13 @@ def cancel_in(
     groups = settling.groups_of(connection, reasons)  # again: some may have settled before we had the locks
     if not groups:
         return Flushed()
-    group_ids = set(groups.values()) & locked.keys()
+    group_ids = set(groups.values()) & locked
     verdicts = [
         Verdict(instance_id, group_id, State.CANCELLED, ending, reasons[instance_id])
         for instance_id, group_id in groups.items()
     ]
     staying = {m.group_id for m in settling.sensing_members(connection, group_ids) if m.id not in groups}
-    touched = {each: locked[each] for each in group_ids}
-    return _close(database.now(connection, clock), connection, verdicts, touched, staying)
+    return _close(database.now(connection, clock), connection, verdicts, group_ids, staying)
 
 
 def _is_kept(connection: Connection, flushed: Flushed) -> bool:
@@ -167,10 +166,10 @@ def _settle(
     failpoint("settle.before")
     clock = settling.begin(connection)
     locked = settling.lock_groups(connection, by_group, free_only=free_only)
-    passed_over = settling.there(connection, by_group.keys() - locked.keys()) if free_only else set()
+    passed_over = settling.there(connection, by_group.keys() - locked) if free_only else set()
     unsettled = dict.fromkeys(passed_over, _LOCKED)
     members = settling.sensing_members(connection, locked)
-    empty = locked.keys() - {member.group_id for member in members}  # by a change of the tables by hand
+    empty = locked - {member.group_id for member in members}  # by a change of the tables by hand
     if free_only and (held := settling.held_groups(connection, members)):  # a group's members settle together
         unsettled |= dict.fromkeys(held, _LOCKED)
         members = [member for member in members if member.group_id not in held]
@@ -182,8 +181,7 @@ def _settle(
     ending = {verdict.instance_id for verdict in decision.verdicts}
     touched = {v.group_id for v in decision.verdicts} | {member.group_id for member, _ in decision.grown} | empty
     staying = {m.group_id for m in members if m.id not in ending} & touched
-    versions = {each: locked[each] for each in touched}
-    flushed = _close(database.now(connection, clock), connection, decision.verdicts, versions, staying)
+    flushed = _close(database.now(connection, clock), connection, decision.verdicts, touched, staying)
     flushed.unsettled = unsettled
     return flushed
 
@@ -192,18 +190,15 @@ def _close(
     now: Milliseconds,
     connection: Connection,
     verdicts: Sequence[Verdict],
-    touched: Mapping[int, int],
+    touched: Collection[int],
     staying: Collection[int],
 ) -> Flushed:
-    """Write verdicts, delete emptied groups, and insert the outbox row. The groups are locked already.
-
-    :param touched: the versions of the groups, by id.
-    """
-    empty = {group_id: version for group_id, version in touched.items() if group_id not in staying}
-    flushed = Flushed(emptied=list(empty))
+    """Write verdicts, delete emptied groups, and insert the outbox row. The groups are locked already."""
+    empty = [group_id for group_id in touched if group_id not in staying]
+    flushed = Flushed(emptied=empty)
     if verdicts:
         flushed.settled = settling.write_verdicts(connection, verdicts, now)
-    settling.let_go(connection, empty, staying, verdicts, now)
+    settling.let_go(connection, empty, staying)
     if verdicts:
         ids = [verdict.instance_id for verdict in verdicts]
         flushed.outbox_id = outbox_rows.note(connection, ids, now)

@@ -4,15 +4,13 @@ A condition landed if it landed for one of its waiters. If it did not, and its w
 the ending that is last in order: so that of a cancelled waiter, which tells least of a condition, is the last resort.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Connection,
-    Text,
-    bindparam,
     case,
     delete,
     func,
@@ -22,7 +20,7 @@ from sqlalchemy import (
 )
 
 from sensorpool.model.states import Ending
-from sensorpool.model.values import Milliseconds, Verdict
+from sensorpool.model.values import Milliseconds
 from sensorpool.store.dialects import among, count_rows
 from sensorpool.store.schema import landing
 from sensorpool.store.schema import poke_group as g
@@ -34,18 +32,9 @@ _COLUMNS = (
 )
 
 _OF_GROUP = (
-    *("id", "version", "family", "hashcode", "digest", "op_classpath", "backend", "logical_date"),
+    *("id", "family", "hashcode", "digest", "op_classpath", "backend", "logical_date"),
     *("registered_at", "poke_interval"),
 )
-
-
-class _Waiters(NamedTuple):
-    """What became of the waiters of a group, as SQL."""
-
-    landed_at: Any
-    last_at: Any
-    last_ending: Any
-    waiters: Any
 
 
 def family_of(columns: Any) -> Any:
@@ -60,46 +49,10 @@ def note(connection: Connection, group_ids: Collection[int]) -> None:
 
 def with_deleted(deletion: Any) -> Any:
     """Return PostgreSQL's statement that deletes groups, adds a row for each, and returns how many were deleted."""
-    gone = _gone(deletion)
+    gone = deletion.returning(*(g.c[name] for name in _OF_GROUP)).cte("gone")
     # lateral, because the planner cannot make a join of all rows of it
     of = _waiters(s.c.group_id == gone.c.id).lateral("of")
-    return _added(gone, _rows(gone, of.c).select_from(gone.join(of, true())))
-
-
-def with_whole_deleted(deletion: Any) -> Any:
-    """Return the same for groups all of whose waiters have just ended alike: their rows are not read again.
-
-    Its parameters: those of the deletion, ``ending``, and ``now``, when they ended. Such a group has had as many
-    waiters as its version says.
-    """
-    gone = _gone(deletion)
-    now, ending = bindparam("now", type_=BigInteger), bindparam("ending", type_=Text)
-    of = _Waiters(case((ending == Ending.LANDED, now)), now, ending, gone.c.version)
-    return _added(gone, _rows(gone, of).select_from(gone))
-
-
-def whole_groups(versions: Mapping[int, int], verdicts: Iterable[Verdict]) -> dict[Ending, list[int]]:
-    """Return the groups, by ending, of which `with_whole_deleted` may add a row.
-
-    :param versions: of the groups in question, by id, as they were when they were locked.
-    """
-    counts = dict.fromkeys(versions, 0)
-    endings: dict[int, Ending] = {}
-    for _, group_id, _, ending, _, _ in verdicts:
-        if group_id in counts and endings.setdefault(group_id, ending) is ending:
-            counts[group_id] += 1
-    found: dict[Ending, list[int]] = {}
-    for group_id, ending in endings.items():
-        if counts[group_id] == versions[group_id]:
-            found.setdefault(ending, []).append(group_id)
-    return found
-
-
-def _gone(deletion: Any) -> Any:
-    return deletion.returning(*(g.c[name] for name in _OF_GROUP)).cte("gone")
-
-
-def _added(gone: Any, rows: Any) -> Any:
+    rows = _rows(gone, of.c).select_from(gone.join(of, true()))
     added = insert(landing).from_select(_COLUMNS, rows).cte("added")
     return select(count_rows).select_from(gone).add_cte(added)
 
@@ -122,7 +75,7 @@ def _waiters(wanted: Any) -> Any:
 
 
 def _rows(groups: Any, of: Any) -> Any:
-    """Return the rows of groups: what their own row says, and what became of their waiters (`_Waiters`)."""
+    """Return the rows of groups: what their own row says, and what became of their waiters (`_waiters`)."""
     c = groups.c
     ended_at = func.coalesce(of.landed_at, of.last_at)
     waited = case((ended_at > c.registered_at, ended_at - c.registered_at), else_=0)

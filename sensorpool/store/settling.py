@@ -8,7 +8,7 @@
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, all_, bindparam, delete, func, select, update
@@ -27,7 +27,7 @@ STATEMENT = 4 * 2**20  # bytes of verdicts in one statement
 _ROW = 64  # bytes of a verdict without its texts
 
 _THERE = select(g.c.id).where(among(g.c.id))
-_IN_ORDER = _THERE.add_columns(g.c.version).order_by(g.c.hashcode, g.c.id)
+_IN_ORDER = _THERE.order_by(g.c.hashcode, g.c.id)
 _LOCK = _IN_ORDER.with_for_update()
 _LOCK_FREE = _IN_ORDER.with_for_update(skip_locked=True)
 
@@ -72,7 +72,6 @@ _SENSING_GROUPS = func.array(_MEMBERS.with_only_columns(s.c.group_id).scalar_sub
 _DELETE = delete(g).where(among(g.c.id), _STILL_SENSING.is_(None))
 _DELETE_POSTGRES = delete(g).where(among(g.c.id), g.c.id != all_(_SENSING_GROUPS))
 _DELETE_NOTED = landings.with_deleted(_DELETE_POSTGRES)
-_DELETE_WHOLE = landings.with_whole_deleted(_DELETE_POSTGRES)
 
 
 def begin(connection: Connection) -> Callable[[], Milliseconds] | None:
@@ -87,13 +86,13 @@ def begin(connection: Connection) -> Callable[[], Milliseconds] | None:
     return lambda: int(now + (time.monotonic() - asked_at) * 1000)
 
 
-def lock_groups(connection: Connection, group_ids: Collection[int], *, free_only: bool = False) -> dict[int, int]:
-    """Lock the groups in hashcode order; return the versions of those that still exist.
+def lock_groups(connection: Connection, group_ids: Collection[int], *, free_only: bool = False) -> set[int]:
+    """Lock the groups in hashcode order; return those that still exist.
 
     :param free_only: skip groups that another transaction has locked.
     """
     lock = _LOCK_FREE if free_only else _LOCK
-    return dict(fetched(connection.execute(lock, {"ids": list(group_ids)}))) if group_ids else {}
+    return set(connection.execute(lock, {"ids": list(group_ids)}).scalars()) if group_ids else set()
 
 
 def there(connection: Connection, group_ids: Collection[int]) -> set[int]:
@@ -218,35 +217,22 @@ def write_steps(connection: Connection, grown: Sequence[tuple[Member, Millisecon
     )
 
 
-def _delete(connection: Connection, empty: Mapping[int, int], verdicts: Iterable[Verdict], now: Milliseconds) -> int:
-    """Delete groups without a sensing member; return how many were deleted."""
-    if connection.dialect.name != "postgresql":
-        landings.note(connection, empty)
-        return connection.execute(_DELETE, {"ids": list(empty)}).rowcount
-    gone, others = 0, set(empty)
-    for ending, ids in landings.whole_groups(empty, verdicts).items():
-        gone += connection.execute(_DELETE_WHOLE, {"ids": ids, "ending": ending, "now": now}).scalar_one()
-        others.difference_update(ids)
-    if others:
-        gone += connection.execute(_DELETE_NOTED, {"ids": list(others)}).scalar_one()
-    return gone
+def _delete(connection: Connection, empty: Collection[int]) -> int:
+    """Delete groups without a sensing member, and record that they ended; return how many were deleted."""
+    ids = {"ids": list(empty)}
+    if connection.dialect.name == "postgresql":
+        return int(connection.execute(_DELETE_NOTED, ids).scalar_one())
+    landings.note(connection, empty)
+    return connection.execute(_DELETE, ids).rowcount
 
 
-def let_go(
-    connection: Connection,
-    empty: Mapping[int, int],
-    staying: Collection[int],
-    verdicts: Iterable[Verdict] = (),
-    now: Milliseconds = 0,
-) -> None:
+def let_go(connection: Connection, empty: Collection[int], staying: Collection[int]) -> None:
     """Delete the emptied groups, and record that they ended; give the others the values of their remaining members.
 
-    :param empty: their versions, by id.
-    :param verdicts: what `write_verdicts` has written just before, at ``now``.
     :raises CountMismatch: when a group that should be empty is not.
     """
     if empty:
-        gone = _delete(connection, empty, verdicts, now)
+        gone = _delete(connection, empty)
         if gone != len(empty):
             raise CountMismatch(f"{gone} of {len(empty)} groups without members could be deleted")
     if staying:

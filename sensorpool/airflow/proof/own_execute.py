@@ -17,9 +17,11 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.bases.sensor import BaseSensorOperator
 
 from sensorpool.airflow.proof import known_sensors
-from sensorpool.airflow.proof.state.code_version import UNREADABLE
 
 _SAFEGUARD = ExecutorSafeguard.decorator(lambda: None).__code__
+
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
+"""What `ast.parse` raises; a ``SystemError`` where another parse came between, before Python 3.11.8 (gh-106905)."""
 
 
 def reason_against(sensor: Any) -> str | None:

@@ -16,6 +16,7 @@ from importlib import metadata
 
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.proof import known_sensors
+from sensorpool.airflow.proof.own_execute import UNREADABLE
 from sensorpool.airflow.proof.state import references
 from sensorpool.airflow.proof.state.module_files import ModuleFile, ModuleFiles, Unreadable
 from sensorpool.config.version import __version__
@@ -36,8 +37,6 @@ _LOADERS = frozenset({"cloudpickle", "dill", "imp", "marshal", "pickle", "pydoc"
 # modules that have such names, and may be asked for them by a text
 _HAVE_DYNAMIC = frozenset({"__builtins__", "builtins", "importlib"})
 _ALL = "*"
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
-"""What `ast.parse` raises; a ``SystemError`` where another parse came between, before Python 3.11.8 (gh-106905)."""
 _NAMING = (ast.Import, ast.ImportFrom, ast.Name, ast.Attribute)
 
 
