@@ -33,7 +33,7 @@ class Asked(Protocol):
 class BulkCall(Work):
     """Groups of one class that answers many contexts in one call."""
 
-    __slots__ = ("_away", "_begun", "_most_away", "_tools", "_units", "began", "op_classpath")
+    __slots__ = ("_away", "_begun", "_most_away", "_tools", "_units")
 
     def __init__(self, units: Sequence[Asked], tools: PokeTools) -> None:
         # why the backend is away for the rest of this poke, and when the call began that found it so

@@ -32,7 +32,7 @@ class Undecided(NamedTuple):
 class Work:
     """Something to poke on a thread: one group, or several of one class."""
 
-    __slots__ = ()
+    __slots__ = ("began", "op_classpath")
 
     op_classpath: str
     began: float  # when the poke that goes on began, by the monotonic clock

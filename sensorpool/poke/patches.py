@@ -48,5 +48,5 @@ class _Refuser(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         return ModuleSpec(fullname, self) if fullname in _PATCHERS else None
 
-    def create_module(self, spec: ModuleSpec) -> None:
-        raise ImportError(f"{spec.name} would patch the locks and threads of all pokes in this process: {_MEND}")
+    def exec_module(self, module: ModuleType) -> None:
+        raise ImportError(f"{module.__name__} would patch the locks and threads of all pokes in this process: {_MEND}")

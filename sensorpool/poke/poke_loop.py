@@ -181,6 +181,9 @@ def _step_by_step(poke: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
                 end_copy()
         try:
             step, given = poke.send, (yield awaits)
+        except GeneratorExit:
+            poke.close()
+            raise
         except BaseException as error:
             step, given = poke.throw, error
 

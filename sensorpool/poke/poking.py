@@ -7,10 +7,9 @@ from sensorpool.errors import ClassUnavailable
 from sensorpool.instrumentation.logs import logger
 from sensorpool.model.not_landed import NotLanded, Seen
 from sensorpool.model.values import Milliseconds, Report
-from sensorpool.poke import bulk_call, shared_call
+from sensorpool.poke import bulk_call, imports, shared_call
 from sensorpool.poke.bulk_call import BulkCall
 from sensorpool.poke.classes import SensorClass, Way
-from sensorpool.poke.imports import LIMIT, Imports
 from sensorpool.poke.lane import Undecided, Work
 from sensorpool.poke.loop_lane import LoopLane
 from sensorpool.poke.shared_call import FEWEST, SharedBatch, SharedCalls
@@ -33,7 +32,7 @@ class Poking:
     def __init__(
         self,
         tools: PokeTools,
-        imports: Imports,
+        class_imports: imports.Imports,
         shared_calls: SharedCalls,
         threads: ThreadLane,
         loops: LoopLane,
@@ -41,7 +40,7 @@ class Poking:
         now: Callable[[float], Milliseconds] | None = None,
     ) -> None:
         self._tools = tools
-        self._imports = imports
+        self._imports = class_imports
         self._shared_calls = shared_calls
         self._threads = threads
         self._loops = loops
@@ -54,7 +53,7 @@ class Poking:
         self._undecided: list[PokeUnit] = []  # by shared calls: each needs a poke of its own
         self._moved = time.monotonic()  # when a poke was last begun or reported
         self._waited = 0  # how many waited at that time
-        self._has_said = False
+        self._has_logged = False
 
     def put(self, units: Sequence[PokeUnit], ids: Sequence[int]) -> None:
         """Deal groups out to the lanes."""
@@ -115,8 +114,8 @@ class Poking:
             try:
                 lane.supervise()
             except Exception:  # the reports are collected all the same, from both lanes
-                if not self._has_said:
-                    self._has_said = True
+                if not self._has_logged:
+                    self._has_logged = True
                     log.exception("a lane of pokes cannot be looked after")
             for some in lane.collect():
                 collected.extend(some)
@@ -160,9 +159,9 @@ class Poking:
     def _deal(self, op_classpath: str, units: Sequence[PokeUnit]) -> None:
         tools, now = self._tools, time.monotonic()
         sensor_class = self._imports.find(op_classpath)
-        if sensor_class is None and now - self._imports.since(op_classpath) > LIMIT:
+        if sensor_class is None and now - self._imports.since(op_classpath) > imports.LIMIT:
             # no poke has begun: the groups are left to other processes, and are due here again
-            why = ClassUnavailable(f"{op_classpath} is being imported here for longer than {LIMIT:g} s")
+            why = ClassUnavailable(f"{op_classpath} is being imported here for longer than {imports.LIMIT:g} s")
             self._failed.extend(tools.answers.of_exception(unit.group, now, why) for unit in units)
         elif sensor_class is None:
             self._importing[op_classpath] = [*self._importing.get(op_classpath, ()), *units]
@@ -181,19 +180,21 @@ class Poking:
         """Return one call for the groups that can share it, and the other groups by themselves."""
         calls, dealt = self._shared_calls, time.monotonic()
         now = self._now(dealt)
-        by_call: dict[Hashable, list[PokeUnit]] = {}
+        works: list[Work] = []
+        alone: list[PokeUnit] = []
+        by_kin: dict[Hashable, list[PokeUnit]] = {}
         for unit in units:
-            by_call.setdefault(calls.call_of(unit, now), []).append(unit)
-        works: list[Work] = [*by_call.pop(None, ())]
-        for some in by_call.values():
-            if len(some) < FEWEST:
-                works += some
+            if unit.may_share(sensor_class, now):
+                by_kin.setdefault(unit.question.kin, []).append(unit)
+            else:
+                alone.append(unit)
+        for kin, some in by_kin.items():
+            if len(some) < FEWEST or not calls.is_on(sensor_class.op_classpath, kin):
+                alone += some
                 continue
-            works[:0] = [
-                SharedBatch(part, sensor_class.shared, calls, self._tools.answers, dealt)
-                for part in _in_parts(some, shared_call.SIZE)
-            ]
-        return works
+            for part in _in_parts(some, shared_call.SIZE):
+                works.append(SharedBatch(part, sensor_class.shared, calls, self._tools.answers, dealt))
+        return [*works, *alone]
 
 
 def _in_parts(units: Sequence[PokeUnit], size: int) -> Iterator[Sequence[PokeUnit]]:

@@ -126,7 +126,7 @@ class SharedBatch(Work):
         a deadline that passes while the call waits for a slot is judged by a later poke.
     """
 
-    __slots__ = ("_answers", "_call", "_calls", "_dealt", "_units", "began", "op_classpath")
+    __slots__ = ("_answers", "_call", "_calls", "_dealt", "_units")
 
     def __init__(
         self, units: Sequence[PokeUnit], call: SharedCall, calls: SharedCalls, answers: Answers, dealt: float

@@ -38,7 +38,7 @@ class QuickBatch(Work):
     a slow one.
     """
 
-    __slots__ = ("_poking", "_reports", "_waiting", "began", "op_classpath")
+    __slots__ = ("_poking", "_reports", "_waiting")
 
     is_quick = True
 

@@ -60,11 +60,9 @@ class PokeUnit(Work):
         "_poke",
         "_tools",
         "backend",
-        "began",
         "begun",
         "by_itself",
         "group",
-        "op_classpath",
         "question",
         "series",
     )

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import sensorpool
+from sensorpool.client.sensor_object import describe
 from sensorpool.errors import Refused
-from sensorpool.poke.classes import Classes, Way, describe
+from sensorpool.poke.classes import Classes, Way
 
 HERE = __name__
 
