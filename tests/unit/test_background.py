@@ -33,6 +33,7 @@ class Outside(Place):
         self.settle_on(heartbeat=0.05, lease_ttl=30.0)
         self.process = self.worker()
         self.background: Background = self.process.background
+        self.background.start()  # as a job does
         self.poker: ScriptedPoker = self.process.poker  # type: ignore[assignment]
 
     def batch(self, **troubles: Trouble) -> Batch:

@@ -133,11 +133,11 @@ def test_a_dirty_range_is_worked_on_once_more(leases: Leases, client: Any) -> No
     assert held.dirty
     assert leases.waking.raise_flags({RANGE: []}), "the flag was taken down with the lease"
     client.pexpire(key(RANGE, "lease"), 1_000)
-    assert held.lease.finish(RangeState(last=1), again=True)
+    assert held.lease.finish(RangeState(last=1), again=True) == []
     assert held.lease.is_ours()
     assert client.pttl(key(RANGE, "lease")) > 5_000
     assert leases.acquire(RANGE, "two") == "one"
-    assert not held.lease.finish(RangeState(last=2), again=True)
+    assert held.lease.finish(RangeState(last=2), again=True) is None
     found = _take(leases, "two")
     assert (found.state.last, found.dirty) == (2, False)
 
@@ -145,7 +145,7 @@ def test_a_dirty_range_is_worked_on_once_more(leases: Leases, client: Any) -> No
 def test_a_holder_that_cannot_go_round_again_leaves_the_flag_up(leases: Leases) -> None:
     held = _take(leases)
     leases.waking.raise_flags({RANGE: []})
-    assert not held.lease.finish(RangeState(), again=False)
+    assert held.lease.finish(RangeState(), again=False) is None
     assert _take(leases, "two").dirty
 
 
