@@ -20,14 +20,14 @@ import psutil
 from sqlalchemy import text
 
 from harness import audit
+from harness.scripted import land, pokes
 from harness.servers import PostgresServer, RedisServer
 from harness.service import Service, children, kill_tree
 from harness.until import until
 from sensorpool.model.states import State
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import land, pokes
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 
 
 def main() -> int:

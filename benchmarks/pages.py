@@ -28,7 +28,7 @@ from sensorpool.model.states import Outcome
 from sensorpool.store.conditions import Order, Wanted
 from sensorpool.store.migrate import upgrade
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 TOKEN = "a-token-of-this-benchmark"
 SHARE = 0.6  # conditions for each sensor
 DAGS = 500

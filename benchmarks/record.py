@@ -16,7 +16,7 @@ from sqlalchemy import delete, func, select
 from benchmarks.report import Row, demand
 from benchmarks.stage import HOUR, Stage
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import Fact, Instance
+from sensorpool.model.values import Fact, Registered
 from sensorpool.settle import flush
 from sensorpool.store import settling
 from sensorpool.store.schema import landing, poke_group
@@ -62,7 +62,7 @@ def measure(stage: Stage, case: str, outcome: Outcome, *, waiters: int) -> Row:
     }
 
 
-def _registered(stage: Stage, waiters: int, timeout: float) -> list[Instance]:
+def _registered(stage: Stage, waiters: int, timeout: float) -> list[Registered]:
     numbers = [next(SENSORS) for _ in range(GROUPS)]
     return stage.pool.register_many(
         {
@@ -78,7 +78,7 @@ def _registered(stage: Stage, waiters: int, timeout: float) -> list[Instance]:
     )
 
 
-def _settled(stage: Stage, made: Sequence[Instance], outcome: Outcome) -> float:
+def _settled(stage: Stage, made: Sequence[Registered], outcome: Outcome) -> float:
     """Settle what was registered; return the CPU of this process and of PostgreSQL in seconds."""
     database = stage.pool.database
     now = database.read(database.now) + 1

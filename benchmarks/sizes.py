@@ -9,7 +9,7 @@ from sqlalchemy import text
 from benchmarks.report import Row, demand
 from benchmarks.stage import HOUR, Stage
 from sensorpool.model.states import Outcome
-from sensorpool.model.values import Fact, Instance
+from sensorpool.model.values import Fact, Registered
 from sensorpool.settle import flush
 from sensorpool.store import pruning
 
@@ -75,7 +75,7 @@ def _mebibytes(stage: Stage) -> float:
     return round(int(stage.rows(statement)[0][0]) / _MIB, 1)
 
 
-def register(stage: Stage, number: int) -> list[Instance]:
+def register(stage: Stage, number: int) -> list[Registered]:
     """Register conditions with keys as Airflow's tasks have them, of 100 DAGs."""
     numbers = [next(_NUMBERS) for _ in range(number)]
     return stage.pool.register_many(
@@ -90,7 +90,7 @@ def register(stage: Stage, number: int) -> list[Instance]:
     )
 
 
-def settle(stage: Stage, made: Sequence[Instance]) -> None:
+def settle(stage: Stage, made: Sequence[Registered]) -> None:
     """Settle what was registered, a thousand groups at a time."""
     database = stage.pool.database
     for first in range(0, len(made), flush.GROUPS):
@@ -100,7 +100,7 @@ def settle(stage: Stage, made: Sequence[Instance]) -> None:
         demand(sum(len(each.settled) for each in done) == len(some), "some were not settled")
 
 
-def prune(stage: Stage, made: Sequence[Instance]) -> None:
+def prune(stage: Stage, made: Sequence[Registered]) -> None:
     """Delete what has ended, as rescue does at the end of the retention."""
     ids = [instance.id for instance in made]
     for first in range(0, len(ids), 1_000):

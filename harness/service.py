@@ -41,7 +41,7 @@ class Service:
             "heartbeat": 1.0,
             "rescue_interval": 2.0,
             "log_level": "INFO",
-            "sensors_enabled": ",".join((*(f"sensorpool.testing.{name}" for name in SCRIPTED), *sensors)),
+            "sensors_enabled": ",".join((*(f"harness.scripted.{name}" for name in SCRIPTED), *sensors)),
         } | settings
         self.environment = {f"SENSORPOOL_{name.upper()}": str(value) for name, value in values.items()}
         self.environment["TMPDIR"] = str(folder)  # signs of life of killed processes stay within the test

@@ -1,34 +1,35 @@
 """sensorpool takes sensors off worker slots: register what you wait for, and be told when it lands.
 
-The import of this package is cheap; each of its names is loaded at its first use (PEP 562). ``sensorpool.app`` is the
-Celery application, so that ``celery -A sensorpool worker`` finds it.
+The import of this package is cheap: its names are loaded at their first use (PEP 562), but for the errors.
+``sensorpool.app`` is the Celery application, so that ``celery -A sensorpool worker`` finds it.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sensorpool import errors
 from sensorpool.config import __version__ as __version__
+from sensorpool.errors import (
+    CannotPoke,
+    FailSensor,
+    InfraFailure,
+    KeyConflict,
+    Refused,
+    SensorFailed,
+    SensorpoolError,
+    SettingsError,
+    SkipSensor,
+    Unknown,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
-    from sensorpool import aio, errors, testing
+    from sensorpool import aio, testing
     from sensorpool.canvas import wait_for
     from sensorpool.client.default import all_of, any_of, cancel, get, register, register_many, wait, wake
     from sensorpool.client.instance import Instance
     from sensorpool.client.pool import Pool
     from sensorpool.config.settings import Settings
-    from sensorpool.errors import (
-        CannotPoke,
-        FailSensor,
-        InfraFailure,
-        KeyConflict,
-        Refused,
-        SensorFailed,
-        SensorpoolError,
-        SettingsError,
-        SkipSensor,
-        Unknown,
-        Unreachable,
-    )
     from sensorpool.model.states import Ending, State
     from sensorpool.model.values import Key, PokeReturnValue, Registration, Result
     from sensorpool.sensors.function import sensor
@@ -69,26 +70,12 @@ __all__ = [
     "wake",
 ]
 
-_MODULES = frozenset({"aio", "errors", "testing"})
 _HOMES = {
     "client.default": ("all_of", "any_of", "cancel", "get", "register", "register_many", "wait", "wake"),
     "client.instance": ("Instance",),
     "client.pool": ("Pool",),
     "canvas": ("wait_for",),
     "config.settings": ("Settings",),
-    "errors": (
-        "CannotPoke",
-        "FailSensor",
-        "InfraFailure",
-        "KeyConflict",
-        "Refused",
-        "SensorFailed",
-        "SensorpoolError",
-        "SettingsError",
-        "SkipSensor",
-        "Unknown",
-        "Unreachable",
-    ),
     "model.states": ("Ending", "State"),
     "model.values": ("Key", "PokeReturnValue", "Registration", "Result"),
     "sensors.function": ("sensor",),
@@ -99,7 +86,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name in _HOME_OF:
         return getattr(import_module(f"sensorpool.{_HOME_OF[name]}"), name)
-    if name in _MODULES:
+    if name in {"aio", "testing"}:
         return import_module(f"sensorpool.{name}")
     if name in {"app", "celery"}:
         return import_module("sensorpool.service.app").app

@@ -9,9 +9,9 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sensorpool.client.default import called, default_pool, refuse_unknown, show_as
+from sensorpool.client.default import default_pool, show_as
 from sensorpool.client.pool import Pool
-from sensorpool.client.wait import Named, Waiting
+from sensorpool.client.wait import Named
 from sensorpool.model.states import State
 
 __all__ = ["all_of", "any_of", "cancel", "get", "register", "register_many", "result", "wait", "wake"]
@@ -25,12 +25,9 @@ def _awaited(
 ) -> Callable[Arguments, Coroutine[Any, Any, Returned]]:
     """Return a method of `Pool` as a coroutine function for the default pool."""
 
-    refuse = refuse_unknown(method)
-
     @wraps(method)
     async def call(*args: Arguments.args, **options: Arguments.kwargs) -> Returned:
-        refuse(options)
-        return await asyncio.to_thread(lambda: called(default_pool(), method)(*args, **options))
+        return await asyncio.to_thread(lambda: getattr(default_pool(), method.__name__)(*args, **options))
 
     show_as(call, method, __name__)
     return call
@@ -58,9 +55,7 @@ async def wait(
     :raises Unreachable: when the database does not answer at first, or later for the timeout or five minutes.
     """
     asked = await asyncio.to_thread(default_pool) if pool is None else pool
-    if asked.is_test:
-        return await asyncio.to_thread(asked.wait, instance_ids, timeout)
-    waiting = Waiting(asked.database, instance_ids, timeout)
+    waiting = await asyncio.to_thread(asked.waiting, instance_ids, timeout)
     while (pause := await asyncio.to_thread(waiting.look)) is not None:
         await asyncio.sleep(pause)
     return waiting.states

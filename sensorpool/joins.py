@@ -8,17 +8,12 @@ from typing import Any
 
 from sensorpool.client.default import default_pool
 from sensorpool.errors import FailSensor
-from sensorpool.model.json_text import read_json
 from sensorpool.model.location import JOINS
 from sensorpool.model.states import TERMINAL, State
 from sensorpool.model.values import PokeReturnValue
-from sensorpool.poke.classes import ANY_OF
-from sensorpool.store import inspecting, results
+from sensorpool.store import inspecting
 
 _AT_ONCE = 10_000  # ids in one statement
-
-States = Mapping[int, State]
-"""The state of each instance that exists, by its id."""
 
 
 class AllOf:
@@ -43,7 +38,7 @@ class AllOf:
         return [cls._answer(ids, states) for ids in wanted]
 
     @staticmethod
-    def _answer(ids: Sequence[int], states: States) -> Any:
+    def _answer(ids: Sequence[int], states: Mapping[int, State]) -> Any:
         for each in ids:
             if (state := states.get(each)) != State.SENSING and state != State.SUCCESS:
                 return FailSensor(_said(each, state))
@@ -53,30 +48,17 @@ class AllOf:
 class AnyOf(AllOf):
     """Holds when one of the instances has landed, with its id as the value; fails when all have ended otherwise.
 
-    Of an instance that is such a join itself, the value is the id that it names. Its context is
-    ``{"instances": [id, …]}``.
+    Its context is ``{"instances": [id, …]}``.
     """
 
     @staticmethod
-    def _answer(ids: Sequence[int], states: States) -> Any:
+    def _answer(ids: Sequence[int], states: Mapping[int, State]) -> Any:
         landed = next((each for each in ids if states.get(each) == State.SUCCESS), None)
         if landed is not None:
-            return PokeReturnValue(True, {"id": _innermost(landed)})
+            return PokeReturnValue(True, {"id": landed})
         if all(states.get(each) in {None, *TERMINAL} for each in ids):
             return FailSensor(f"none of the {len(ids)} instances has landed; {_said(ids[-1], states.get(ids[-1]))}")
         return False
-
-
-def _innermost(instance_id: int) -> int:
-    """Return the id of what has landed: of a join of joins, the one that the inner one names."""
-    database = default_pool().database
-    row = database.read(inspecting.instance, instance_id)
-    if row is None or row["op_classpath"] != ANY_OF:
-        return instance_id
-    settled = database.read(results.read, [instance_id])
-    value = read_json(settled[0].xcom_value or "") if settled else None
-    inner = value.get("id") if isinstance(value, dict) else None
-    return inner if type(inner) is int else instance_id
 
 
 def _ids(context: Mapping[str, Any]) -> list[int]:
@@ -90,8 +72,7 @@ def _states(ids: Sequence[int]) -> dict[int, State]:
     database = default_pool().database
     found: dict[int, State] = {}
     for start in range(0, len(ids), _AT_ONCE):
-        some = database.read(inspecting.conditions, ids[start : start + _AT_ONCE])
-        found |= {instance_id: state for instance_id, (state, _) in some.items()}
+        found |= database.read(inspecting.states, ids[start : start + _AT_ONCE])
     return found
 
 

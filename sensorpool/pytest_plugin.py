@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sensorpool.testing_pool import Sent, TestPool, pool
+from sensorpool.testing import Sent, TestPool, pool
 
 __all__ = ["Sent", "TestPool", "pool", "sensor_pool"]
 

@@ -6,6 +6,7 @@ in a table of the demo's own, and its time is compared with the time when its co
 
 import os
 import random
+import secrets
 import sqlite3
 import sys
 import tempfile
@@ -26,7 +27,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sensorpool import Pool, Settings
 from sensorpool.admin.explain import explain
-from sensorpool.cli.output import NumberRange, json_option, print_fields, print_json, say
+from sensorpool.cli.output import json_option, print_fields, print_json, say
 from sensorpool.instrumentation import logs
 from sensorpool.service.standalone import Standalone
 
@@ -45,7 +46,7 @@ END;
 @click.command()
 @click.option("--sensors", type=click.IntRange(min=1), default=1_000, show_default=True, help="Number of sensors.")
 @click.option(
-    "--seconds", type=NumberRange(min=1), default=20, show_default=True, help="Time in which all conditions land."
+    "--seconds", type=click.FloatRange(min=1), default=20, show_default=True, help="Time in which all conditions land."
 )
 @click.option("--web", "with_pages", is_flag=True, help="Open the pages of the pool, until you press Ctrl-C.")
 @json_option
@@ -83,15 +84,18 @@ def demo(sensors: int, seconds: float, with_pages: bool, as_json: bool) -> None:
 def _open_pages(pool: Pool) -> Iterator[None]:
     """Serve the pages of the pool on loopback, and open them in a browser."""
     from sensorpool.web import alone
-    from sensorpool.web.token_access import TokenAccess, make_token
 
-    token = make_token()
+    token = secrets.token_urlsafe(24)
     with alone.listen("127.0.0.1", 0) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={token}"
-        with alone.served_beside(pool, TokenAccess(token, may_act=False), listener):
-            say(f"sensorpool: {address}", err=True)
-            webbrowser.open(address)
-            yield
+        server = alone.server(alone.pages(pool, alone.TokenAccess(token, may_act=False)))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="pages", daemon=True)
+        thread.start()
+        say(f"sensorpool: {address}", err=True)
+        webbrowser.open(address)
+        yield
+        server.should_exit = server.force_exit = True
+        thread.join(5)
 
 
 def _tell(run: "_Demo", pool: Pool, summary: dict[str, Any]) -> None:

@@ -1,11 +1,11 @@
 """The conditions that are waited for: a page of a list, and one of them in detail. Plain values that print as JSON."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
-from sensorpool.admin import next_poke
+from sensorpool.admin import instances
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Unknown, Unreachable
 from sensorpool.instrumentation.redaction import printable
@@ -41,8 +41,11 @@ def list_conditions(
     named = waiting(pool, seen)
     if wanted.dag_ids is None:
         wanted = replace(wanted, dag_ids=named)
-    outcomes, trouble = _outcomes(pool)
-    database = pool.database
+    outcomes, trouble, database = dict[int, Outcome](), None, pool.database
+    try:
+        outcomes = _last_outcomes(pool)
+    except Unreachable as error:
+        trouble = str(error)
     if outcome is None:
         rows = database.read(conditions.conditions, wanted, order, first, most)
         count = database.read(conditions.count, wanted)
@@ -76,34 +79,25 @@ def condition(pool: PoolView, group_id: int, seen: Seen, after: int = 0, *, all_
     if row is None:
         raise _unknown(group_id)
     shown = _shown(row) | {"state": State.SENSING, "group_id": group_id, "shardcode": row["shardcode"]}
-    shown |= dict.fromkeys(("last_poke_at", "last_outcome", "last_reason", "traceback"))
-    shown["unreachable"] = None
-    shown["last_pokes"] = []
+    shown |= {**dict.fromkeys(instances.OF_POKES), "unreachable": None, "last_pokes": []}
     named = None if seen is None else _dags_of(pool, group_id, seen)
     has_dates = seen is None or all_dates
-    next_poke.add_last(pool, shown)
-    next_poke.add_next(pool, shown, row, database.read(database.now), None if has_dates else named)
+    instances.add_last(pool, shown)
+    instances.add_next(pool, shown, row, database.read(database.now), None if has_dates else named)
     waiters = database.read(conditions.waiters, group_id, named, after, SHOWN_WAITERS)
-    shown["waiters"] = [
-        {**each, "start_date": spell_time(each["start_date"]), "timeout_at": spell_time(each["timeout_at"])}
-        for each in waiters
-    ]
+    shown["waiters"] = [_spelt(each, "start_date", "timeout_at") for each in waiters]
     # the group's own is also when the step of a backoff grows
     shown["next_deadline"] = spell_time(database.read(inspecting.earliest_timeout, group_id, None))
-    shown["landings"] = [
-        {
-            "logical_date": spell_time(each["logical_date"]),
-            "waiting_since": spell_time(each["waiting_since"]),
-            "ended_at": spell_time(each["ended_at"]),
-            "ending": each["ending"],
-            "waiters": each["waiters"],
-            "pokes": each["pokes"],
-        }
-        for each in (database.read(conditions.landings, family_of(row), SHOWN_LANDINGS) if has_dates else ())
-    ]
+    landings = database.read(conditions.landings, family_of(row), SHOWN_LANDINGS) if has_dates else ()
+    shown["landings"] = [_spelt(each, "logical_date", "waiting_since", "ended_at") for each in landings]
     if not has_dates:  # the other dates are of runs that may not be seen
         shown |= {"registered_at": None, "next_deadline": None, "logical_date": None}
     return shown
+
+
+def _spelt(row: Any, *times: str) -> dict[str, Any]:
+    """Return a row with these times spelt."""
+    return {**row, **{name: spell_time(row[name]) for name in times}}
 
 
 def is_waited_for(pool: PoolView, group_id: int, dag_ids: Seen) -> bool:
@@ -156,11 +150,10 @@ def failing(pool: PoolView) -> dict[str, Counter[str]]:
 
     :raises Unreachable: when the database or Redis does not answer.
     """
-    by_outcome: dict[Outcome, list[int]] = {}
-    for shard_range in pool.ranges:
-        for group_id, outcome in last_outcomes(pool.leases.poke_log.records(shard_range)).items():
-            if outcome in _FAILING:
-                by_outcome.setdefault(outcome, []).append(group_id)
+    by_outcome: defaultdict[Outcome, list[int]] = defaultdict(list)
+    for group_id, outcome in _last_outcomes(pool).items():
+        if outcome in _FAILING:
+            by_outcome[outcome].append(group_id)
     found: dict[str, Counter[str]] = {}
     for outcome, group_ids in by_outcome.items():
         for op_classpath, count in pool.database.read(conditions.classes_of, group_ids[:_MOST_FAILING]).items():
@@ -174,15 +167,12 @@ def _can_be(wanted: Wanted) -> bool:
     return all(printable(text) == text for text in texts if text)
 
 
-def _outcomes(pool: PoolView) -> tuple[dict[int, Outcome], str | None]:
+def _last_outcomes(pool: PoolView) -> dict[int, Outcome]:
+    pool.workers()
     found: dict[int, Outcome] = {}
-    try:
-        pool.workers()
-        for shard_range in pool.ranges:
-            found |= last_outcomes(pool.leases.poke_log.records(shard_range))
-    except Unreachable as error:
-        return found, str(error)
-    return found, None
+    for shard_range in pool.ranges:
+        found |= last_outcomes(pool.leases.poke_log.records(shard_range))
+    return found
 
 
 def _shown(row: Any) -> dict[str, Any]:

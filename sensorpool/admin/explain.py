@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -35,7 +34,6 @@ _JOIN_FAILED = {
     ALL_OF: "one of the instances that it waits for has ended without landing",
     ANY_OF: "all instances that it waits for have ended without landing",
 }
-_OF_JOIN = re.compile(r"(\w+: )?(instance \d+ |none of the \d+ instances )")  # reasons that joins give
 _SAW = {
     Outcome.LANDED: "found that it holds, and the result is being written",
     Outcome.NOT_LANDED: "found that it does not hold yet",
@@ -58,11 +56,7 @@ def explain(pool: PoolView, instance_id: int) -> dict[str, Any]:
     :raises Unknown: when there is no such instance.
     :raises Unreachable: when the database does not answer.
     """
-    shown = instances.show(pool, instance_id)
-    said = sentences(pool, shown)
-    if (ended := _ended_of_join(pool, shown)) is not None:
-        said["ended_without_landing"] = ended
-    return said
+    return sentences(pool, instances.show(pool, instance_id))
 
 
 def sentences(pool: PoolView, shown: dict[str, Any], *, watches: bool = True) -> dict[str, Any]:
@@ -91,7 +85,7 @@ def sentences(pool: PoolView, shown: dict[str, Any], *, watches: bool = True) ->
 
 def _end(shown: dict[str, Any], now: datetime) -> dict[str, Any]:
     ending = _ENDED.get(shown["ending"], f"it is {shown['state']}")
-    if shown["ending"] == Ending.FAIL and _OF_JOIN.match(shown["reason"] or ""):
+    if shown["ending"] == Ending.FAIL:
         ending = _JOIN_FAILED.get(shown["op_classpath"], ending)
     waited = between(shown["waiting_since"], shown["settled_at"])
     why = f"It waits no more: {ending}, {when(shown['settled_at'], now)}, after {waited}."
@@ -163,26 +157,13 @@ def _ids_of_join(shown: dict[str, Any]) -> list[int]:
     return ids if isinstance(ids, list) and all(type(each) is int for each in ids) else []
 
 
-def _ended_of_join(pool: PoolView, shown: dict[str, Any]) -> str | None:
-    """Return how instances of a join ended that have not landed: for readers who may see all instances."""
-    if not (ids := _ids_of_join(shown)):
-        return None
-    states = pool.database.read(inspecting.conditions, ids)
-    ended = [each for each in ids if each in states and states[each][0] not in {State.SENSING, State.SUCCESS}]
-    said = pool.database.read(inspecting.ends, ended[:_MOST_NAMED])
-    gone = [f"instance {each} is not there any more" for each in ids if each not in states]
-    lines = [*(said[each] for each in ended[:_MOST_NAMED] if each in said), *gone[:_MOST_NAMED]]
-    more = len(ended) + len(gone) - len(lines)
-    return "; ".join([*lines, f"and {more} more"] if more else lines) or None
-
-
 def _joined(pool: PoolView, shown: dict[str, Any]) -> str | None:
     """Return which instances a join waits for; None if it is no join."""
     if not (ids := _ids_of_join(shown)):
         return None
-    states = pool.database.read(inspecting.conditions, ids)
-    landed = sum(state == State.SUCCESS for state, _ in states.values())
-    waiting = [each for each in ids if each in states and states[each][0] == State.SENSING]
+    states = pool.database.read(inspecting.states, ids)
+    landed = sum(state == State.SUCCESS for state in states.values())
+    waiting = [each for each in ids if states.get(each) == State.SENSING]
     more = f" and {len(waiting) - _MOST_NAMED} more" if len(waiting) > _MOST_NAMED else ""
     named = ", ".join(str(each) for each in waiting[:_MOST_NAMED])
     return f"{landed} of {len(ids)} instances have landed" + (f"; waiting: {named}{more}" if waiting else "")

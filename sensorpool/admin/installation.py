@@ -1,6 +1,5 @@
 """Checks of an installation, which only `doctor` makes: its settings, its servers, and the workers' settings."""
 
-import math
 import resource
 from collections.abc import Iterator
 from importlib import import_module
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from sensorpool.admin import allowed_classes
-from sensorpool.admin.broker import probe_broker
 from sensorpool.admin.look import Finding, Look
 from sensorpool.client.pool import Pool
 from sensorpool.config import extensions
@@ -16,38 +14,31 @@ from sensorpool.config.defaults import INFRA_FAILURES
 from sensorpool.config.origins import unknown_settings
 from sensorpool.config.settings import Settings
 from sensorpool.config.shared import differences, shared
-from sensorpool.errors import Unreachable
 from sensorpool.instrumentation.redaction import hide_password, one_line, printable
+from sensorpool.leases.redis_store import RedisStore, connect
 from sensorpool.model.words import counted, nearest
-from sensorpool.publish import application, overlay, wire
-from sensorpool.publish.broker import Connection
+from sensorpool.publish import application, overlay, rabbitmq_probe, wire
 
-EXTENSIONS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
+_OTHERS = "sensorpool.checks"  # entry points: functions that take a pool, and yield findings
 _FEW_FILES = 4_096
 _FEW_WORKERS = 5
 _LONGEST = 400  # characters of a line that another process has a part in
-_PATIENCE = 5.0  # seconds for the broker
-_HOUR = 3_600.0
-_WISE = (
-    ("tick", 0.5, math.inf, "so often a job is sent for each range; 1 s and more is usual"),
-    ("poke_timeout", 1.0, math.inf, "a poke that takes longer never lands; 10 s is usual"),
-    ("lease_ttl", 0.0, 600.0, "for so long a dead worker's groups are not poked; 30 s is usual"),
-    ("retention", _HOUR, math.inf, "a waiter away for longer gets no result; an hour or more is usual"),
-    ("job_time_limit", 0.0, _HOUR, "a job that hangs keeps its range for so long; 300 s is usual"),
-    ("poke_memory", 256, math.inf, "megabytes, and a class's imports alone may take more; 2048 is usual"),
-    ("shards", 0, 1_024, "each is a job a tick, of 5 ms; one for each worker process will do"),
-    ("poke_concurrency", 0, 4_096, "so many threads in one process; have more workers instead"),
-    ("hanging_concurrency", 0, 4_096, "so many threads in one process; have more workers instead"),
-)
-"""The least and the greatest wise value of settings, and what follows from others."""
+
+
+def probe_broker(settings: Settings) -> None:
+    """Check that a broker that is not the Redis of the leases takes messages, and makes the queues of the pool.
+
+    :raises Unreachable: when it does not.
+    """
+    if wire.is_amqp(settings.broker):
+        rabbitmq_probe.probe(settings)
+    elif settings.broker != settings.redis_url and wire.is_redis(settings.broker):
+        RedisStore(connect(settings.broker), url=settings.broker, namespace=settings.namespace).probe()
 
 
 def unwise(settings: Settings) -> Iterator[Finding]:
     """Yield the settings that work and are unwise, each with its mend."""
     s = settings
-    for name, least, most, why in _WISE:
-        if not least <= (value := getattr(s, name)) <= most:
-            yield Finding("settings", "warning", f"{name.upper()} is {value:,g}: {why}")
     if s.poke_timeout > s.poke_interval:
         said = f"POKE_TIMEOUT ({s.poke_timeout:g} s) exceeds POKE_INTERVAL ({s.poke_interval:g} s): a poke that hangs "
         yield Finding("settings", "warning", f"{said}misses turns; have it below the shortest interval")
@@ -62,7 +53,7 @@ def unwise(settings: Settings) -> Iterator[Finding]:
 
 def of_other_packages(pool: Pool) -> Iterator[Finding]:
     """Make the checks that other packages add."""
-    for name, check in extensions.load(EXTENSIONS).items():
+    for name, check in extensions.load(_OTHERS).items():
         try:
             yield from check(pool)
         except Exception as error:
@@ -146,20 +137,8 @@ def _broker(look: Look) -> Iterator[Finding]:
     settings = look.settings
     if settings.broker == settings.redis_url:
         _ = look.leases
-    where, url = hide_password(settings.broker), wire.broker_url(settings.broker)
-    bounded = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), _PATIENCE)
-    try:
-        probe_broker(settings)
-        if not wire.is_amqp(settings.broker):
-            options = bounded if wire.is_redis(settings.broker) else {}
-            with Connection(url, connect_timeout=_PATIENCE, transport_options=options) as connection:
-                connection.ensure_connection(max_retries=1, timeout=_PATIENCE)
-    except Unreachable:
-        raise
-    except Exception as error:
-        yield Finding("broker", "wrong", f"{where} does not answer: {one_line(error)}")
-    else:
-        yield Finding("broker", "ok", where)
+    probe_broker(settings)
+    yield Finding("broker", "ok", hide_password(settings.broker))
 
 
 def _workers(look: Look) -> Iterator[Finding]:

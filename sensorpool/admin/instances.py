@@ -1,24 +1,36 @@
 """One instance in detail, for `show`, and lists of instances. Plain values that print as JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from sensorpool.admin import next_poke
-from sensorpool.admin.quarantine import id_of
+from sensorpool.admin.look import outage_said
+from sensorpool.client import wait
 from sensorpool.client.pool_view import PoolView
-from sensorpool.errors import Refused, Unknown, Unreachable
+from sensorpool.errors import Refused, Unreachable
 from sensorpool.instrumentation.redaction import printable
+from sensorpool.leases.budgets import BudgetsLeft
+from sensorpool.leases.outages import Outages
+from sensorpool.leases.poke_log import Poked, pokes_of
+from sensorpool.model.budgets import Budgets
 from sensorpool.model.callback_messages import shown
+from sensorpool.model.due import next_period_at
 from sensorpool.model.identity import identify
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import State
+from sensorpool.model.usual_landing import FACTOR, earliest, family_of
+from sensorpool.model.values import Milliseconds
 from sensorpool.model.words import spell_time
 from sensorpool.store import callback_rows, inspecting, troubles
 from sensorpool.store.database_errors import is_denied
 from sensorpool.store.inspecting import Selection
+from sensorpool.store.late_conditions import UsualLandings
 
 SHOWN_MEMBERS = 20
+OF_POKES = ("last_poke_at", "last_outcome", "last_reason", "traceback", "next_poke_at", "next_poke_because")
+SHOWN_POKES = 20
+NOT_KEPT = "not known: Redis keeps the pokes of some intervals, and so many of each shard range"
+_ID_LENGTH = 12  # hexadecimal digits
 
 
 def show(pool: PoolView, instance_id: int, *, of_others: bool = True) -> dict[str, Any]:
@@ -55,26 +67,114 @@ def show(pool: PoolView, instance_id: int, *, of_others: bool = True) -> dict[st
         "backend": None,
         "members": 0,
         "shares_with": [],
-        "last_poke_at": None,
-        "last_outcome": None,
-        "last_reason": None,
+        **dict.fromkeys(OF_POKES),
         "last_pokes": [],
-        "traceback": None,
-        "next_poke_at": None,
-        "next_poke_because": None,
         "is_sparse": False,
         "quarantined": _quarantine_of(pool, row),
         "unreachable": unreachable,  # why Redis was not asked further
     }
-    next_poke.add_last(pool, shown)
+    add_last(pool, shown)
     group = database.read(inspecting.group, row["group_id"])
     if group is not None and row["state"] == State.SENSING:
         members = database.read(inspecting.others_of_group, row["group_id"], SHOWN_MEMBERS + 1)
         shown["backend"], shown["members"] = group["backend"] or row["op_classpath"], group["members"]
         shown["shares_with"] = [dict(member) for member in members if member["id"] != instance_id][:SHOWN_MEMBERS]
         dag_ids = None if of_others else [row["dag_id"]]
-        next_poke.add_next(pool, shown, group, database.read(database.now), dag_ids)
+        add_next(pool, shown, group, database.read(database.now), dag_ids)
     return shown
+
+
+def add_last(pool: PoolView, shown: dict[str, Any]) -> None:
+    """Add the last pokes, as far as Redis remembers them, and the traceback of the last one if it raised an error."""
+    try:
+        if shown["unreachable"] is not None:  # a further question would wait as long
+            raise Unreachable(shown["unreachable"])
+        records = pool.leases.poke_log.records(pool.range_of(shown["shardcode"]))
+        pokes = pokes_of(records, shown["group_id"], SHOWN_POKES)
+    except Unreachable as error:
+        shown["last_outcome"], shown["unreachable"] = "not known: Redis cannot be asked", str(error)
+        return
+    if pokes:
+        poked, shown["last_pokes"] = pokes[-1], [_poke(each) for each in pokes]
+        shown["last_poke_at"], shown["last_outcome"] = spell_time(poked.at), str(poked.outcome)
+        shown["last_reason"], shown["traceback"] = poked.reason, poked.traceback
+    elif shown["state"] == State.SENSING:
+        shown["last_outcome"] = NOT_KEPT
+
+
+def _poke(poked: Poked) -> dict[str, Any]:
+    return {
+        "at": spell_time(poked.at),
+        "outcome": str(poked.outcome),
+        "seconds": poked.seconds,
+        "reason": poked.reason,
+    }
+
+
+def add_next(
+    pool: PoolView, shown: dict[str, Any], group: Any, now: Milliseconds, dag_ids: Collection[str] | None = None
+) -> None:
+    """Add when the group is due next, and why.
+
+    :param dag_ids: the DAGs whose deadlines may be told; None: all.
+    """
+    interval = max(1, group["poke_interval"])  # 0 is an edited row
+    at = next_period_at(now, interval, group["phase"])
+    because = f"every {interval / 1000:g} s"
+    if (until := _sparse_until(pool, group, interval, now)) is not None and now < until + interval:
+        shown["is_sparse"] = True  # the poke before was a sparse one, perhaps
+    if until is not None and now < until:
+        in_turn = next_period_at(until - 1, interval, group["phase"])
+        at = min(in_turn, next_period_at(now, FACTOR * interval, group["phase"]))
+        because = f"every {FACTOR * interval / 1000:g} s: it never landed so early"
+        if dag_ids is None:  # others could conclude when a condition of a DAG landed that they may not see
+            because += f"; every {interval / 1000:g} s from {spell_time(until)} on"
+    if group["next_deadline"] is not None and now < group["next_deadline"] < at:
+        if group["next_deadline"] == pool.database.read(inspecting.earliest_timeout, group["id"], dag_ids):
+            at, because = group["next_deadline"], "a member's deadline comes: one poke before a timeout"
+        elif dag_ids is None:  # to others it could be a deadline of a DAG that they may not see
+            at, because = group["next_deadline"], "the step of a member's exponential_backoff grows then"
+    if shown["last_poke_at"] is None and now - group["registered_at"] < group["poke_interval"]:
+        at, because, shown["last_outcome"] = now, "it was not poked yet", None
+    try:
+        if shown["unreachable"] is not None:
+            raise Unreachable(shown["unreachable"])
+        backend = group["backend"] or group["op_classpath"]
+        outage = next((each for each in Outages(pool.leases.store).away() if each.backend == backend), None)
+        limit = Budgets(pool.settings.budgets).of(backend)
+        budget = None if limit is None else BudgetsLeft(pool.leases.store).look([limit])[0]
+    except Unreachable:
+        outage, budget = None, None
+    trouble = pool.database.read(troubles.of_group, group["id"])
+    if trouble.is_isolated:
+        because += f"; poked in a child process: {trouble}"
+    if trouble.overruns > 1:
+        because += f"; {trouble.overruns} pokes in a row overran SENSORPOOL_POKE_TIMEOUT"
+    if trouble.failing_since is not None:
+        because += f"; its pokes have failed since {spell_time(trouble.failing_since)}"
+    if trouble.unpokeable_since is not None:
+        because += f"; no process could poke it since {spell_time(trouble.unpokeable_since)}: {trouble.cause}"
+    if outage is not None:
+        because += f"; its {outage_said(outage)}, and before a deadline one poke at a time asks it"
+    if budget is not None and budget.waiting:
+        because += f"; {budget.waiting:,} groups wait for the budget of {budget.budget.pattern} ({budget.budget}), "
+        because += f"for up to {budget.longest:.0f} s"
+    shown["next_poke_at"], shown["next_poke_because"] = spell_time(at), because
+
+
+def _sparse_until(pool: PoolView, group: Any, interval: Milliseconds, now: Milliseconds) -> Milliseconds | None:
+    """Return until when the condition is poked more seldom (the setting ``adaptive``); None: it never is."""
+    if not pool.settings.adaptive:
+        return None
+    family = family_of(group)
+    usual = UsualLandings(pool.database).of([family], now)[family]
+    first = earliest(usual, group["logical_date"], group["registered_at"])
+    return None if first is None else first - FACTOR * interval
+
+
+def id_of(digest: bytes) -> str:
+    """Return the id of a condition in quarantine, which does not depend on an instance that waited for it."""
+    return f"q{bytes(digest).hex()[:_ID_LENGTH]}"
 
 
 def instance(pool: PoolView, instance_id: int) -> Any:
@@ -82,11 +182,7 @@ def instance(pool: PoolView, instance_id: int) -> Any:
 
     :raises Unknown: when there is no such instance.
     """
-    possible = 0 < instance_id < 2**63  # a database cannot look for other numbers
-    row = pool.database.read(inspecting.instance, instance_id) if possible else None
-    if row is None:
-        raise Unknown(f"there is no instance {instance_id}: it was never registered, or has been pruned")
-    return row
+    return wait.row(pool.database, instance_id)
 
 
 def list_instances(pool: PoolView, selection: Selection, most: int) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """One look at a pool, which several checks share: each server is asked once, and only for what a check wants."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,15 +10,17 @@ from sensorpool.client.pool_view import PoolView
 from sensorpool.config import __version__
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SensorpoolError
+from sensorpool.instrumentation.redaction import safe_line
 from sensorpool.leases.background_notes import Isolated, Waiting, who_waits
-from sensorpool.leases.incidents import ChildDeath
+from sensorpool.leases.budgets import BudgetsLeft, BudgetState
+from sensorpool.leases.incidents import ChildDeath, Incidents
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.outages import Outages
 from sensorpool.leases.range_state import RangeState
-from sensorpool.model.outage import Outage
+from sensorpool.model.outage import Kind, Outage
 from sensorpool.model.terms import LiveWorker
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, ShardRange
-from sensorpool.store import callback_rows, inspecting, migrate
+from sensorpool.store import inspecting, migrate
 from sensorpool.store.database import Database
 
 Level = Literal["ok", "warning", "wrong"]
@@ -47,6 +50,7 @@ class Look:
 
     def __init__(self, pool: PoolView) -> None:
         self.pool = pool
+        self._answers: dict[tuple[Any, ...], Any] = {}
 
     @property
     def settings(self) -> Settings:
@@ -71,8 +75,11 @@ class Look:
         return self.pool.database
 
     def read(self, question: Callable[..., Any], *more: Any) -> Any:
-        """Ask the database."""
-        return self.database.read(question, *more)
+        """Ask the database; what it has answered is not asked again."""
+        asked = (question, *more)
+        if asked not in self._answers:
+            self._answers[asked] = self.database.read(question, *more)
+        return self._answers[asked]
 
     @property
     def leases(self) -> Leases:
@@ -81,7 +88,7 @@ class Look:
             raise self.redis_error
         return self.pool.leases
 
-    @cached_property
+    @property
     def now(self) -> Milliseconds:
         """The time by the database's clock."""
         now: Milliseconds = self.read(self.database.now)
@@ -119,8 +126,7 @@ class Look:
     @cached_property
     def deaths(self) -> list[ChildDeath]:
         """The deaths of the workers' children in the last minutes, the oldest first."""
-        _ = self.leases
-        return self.pool.incidents.deaths()
+        return Incidents(self.leases).deaths()
 
     @cached_property
     def away(self) -> list[Outage]:
@@ -128,11 +134,12 @@ class Look:
         return Outages(self.leases.store).away()
 
     @cached_property
-    def backlog(self) -> list[callback_rows.Backlog]:
-        """The callbacks that wait to be sent, by task."""
-        return list(self.read(callback_rows.backlog))
+    def budgets(self) -> list[BudgetState]:
+        """The budgets that this process knows by its settings, with what waits for each."""
+        budgets = self.settings.budgets
+        return BudgetsLeft(self.leases.store).look(budgets) if budgets else []
 
-    @cached_property
+    @property
     def unpublished(self) -> float | None:
         """For how many seconds the oldest result has waited to be published; None: none waits."""
         oldest = self.read(inspecting.oldest_unpublished)
@@ -145,3 +152,22 @@ def _error_of(ask: Callable[[], object]) -> SensorpoolError | None:
     except SensorpoolError as error:
         return error
     return None
+
+
+def outage_said(outage: Outage) -> str:
+    """Say of a backend that it is away, and since when."""
+    shown = outage_shown(outage)
+    what = "wants to be left alone" if outage.kind == Kind.THROTTLED else "is away"
+    return f"backend {shown['backend']} {what}, for {shown['for_s']:.0f} s now"
+
+
+def outage_shown(outage: Outage) -> dict[str, Any]:
+    """Return an outage as plain values."""
+    now = time.monotonic()
+    return {
+        "backend": safe_line(outage.backend, 80),
+        "why": str(outage.kind),
+        "for_s": round(now - outage.since, 3),
+        "asked_in_s": round(max(0.0, outage.ask_at - now), 3),
+        "cause": outage.cause,
+    }

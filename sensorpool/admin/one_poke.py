@@ -26,7 +26,7 @@ class OnePoke:
     """What one poke saw.
 
     :param seconds: how long the constructor and the poke took.
-    :param error_text: the traceback of the error, without secrets; None where the poke answered.
+    :param traceback: that of the error, without secrets; None where the poke answered.
     """
 
     op_classpath: str
@@ -34,7 +34,7 @@ class OnePoke:
     reason: str | None
     xcom_value: Any
     seconds: float
-    error_text: str | None
+    traceback: str | None
 
 
 def poke_once(
@@ -64,5 +64,5 @@ def poke_once(
     [report] = asyncio.run(unit.poke_async(_THIS_PROCESS)) if sensor_class.way is Way.ASYNC else unit.poke()
     seconds = time.monotonic() - began
     value = None if report.xcom_value is None else json.loads(report.xcom_value)
-    error_text = None if report.trace is None else report.trace.text
-    return OnePoke(sensor_class.op_classpath, report.outcome, report.reason, value, seconds, error_text)
+    traceback = None if report.trace is None else report.trace.text
+    return OnePoke(sensor_class.op_classpath, report.outcome, report.reason, value, seconds, traceback)

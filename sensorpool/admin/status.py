@@ -3,9 +3,9 @@
 from contextlib import suppress
 from typing import Any
 
-from sensorpool.admin import backends, findings
+from sensorpool.admin import findings
 from sensorpool.admin.conditions import Seen, failing, list_conditions
-from sensorpool.admin.look import Look
+from sensorpool.admin.look import Look, outage_shown
 from sensorpool.admin.working import MOST_CLASSES
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import SensorpoolError, Unreachable
@@ -14,7 +14,7 @@ from sensorpool.leases.range_state import MISSED, RangeState
 from sensorpool.model.states import Ending, State
 from sensorpool.model.values import Milliseconds
 from sensorpool.model.words import spell_time
-from sensorpool.store import conditions, inspecting, late_conditions, troubles
+from sensorpool.store import callback_rows, conditions, inspecting, late_conditions, troubles
 from sensorpool.store.conditions import Order, Wanted
 
 _LATEST = 10  # late conditions that are named
@@ -29,7 +29,7 @@ def status(pool: PoolView) -> dict[str, Any]:
     look = Look(pool)
     workers, tick_ms, ranges = look.workers, round(1_000 * look.tick), look.ranges
     states = look.read(inspecting.count_by_state)
-    by_range = look.read(inspecting.count_groups, pool.ranges)
+    by_range = look.read(inspecting.count_groups, tuple(pool.ranges))
     left, isolated = look.waiting
     found = findings.of_pool(look)
     return {
@@ -52,8 +52,17 @@ def status(pool: PoolView) -> dict[str, Any]:
         "groups": look.read(inspecting.count_waiting)[0],
         "states": {str(state): states.get(state, 0) for state in (*State, Ending.HANDED_BACK)},
         "unpokeable": [each._asdict() for each in look.read(troubles.unpokeable, MOST_CLASSES)],
-        "away": [backends.shown(outage) for outage in look.away],
-        "budgets": backends.budgets(pool),
+        "away": [outage_shown(outage) for outage in look.away],
+        "budgets": [
+            {
+                "backends": each.budget.pattern,
+                "budget": str(each.budget),
+                "waiting": each.waiting,
+                "longest_s": round(each.longest, 1),
+                "at_once": each.at_once,
+            }
+            for each in look.budgets
+        ],
         "late": look.read(late_conditions.count),
         "quarantined": look.read(troubles.count_quarantined),
         "deaths": [f"{each.worker}: {each.cause}" for each in look.deaths],
@@ -67,14 +76,14 @@ def status(pool: PoolView) -> dict[str, Any]:
                 "oldest_s": round((look.now - each.oldest) / 1000, 3),
                 "cause": each.cause,
             }
-            for each in look.backlog
+            for each in look.read(callback_rows.backlog)
         ],
         "unpublished_s": None if look.unpublished is None else round(look.unpublished, 3),
         "ranges": [
             {
                 "shard_min": shard_range.shard_min,
                 "shard_max": shard_range.shard_max,
-                "holder": holder or _recent_holder(state, look.now, tick_ms),
+                "holder": holder or state.holder or None,
                 "last_tick_at": spell_time(state.last or None),
                 "lag_s": _lag(state, look.now, tick_ms),
                 "groups": count,
@@ -129,10 +138,3 @@ def _lag(state: RangeState, now: Milliseconds, tick_ms: Milliseconds) -> float |
         return None
     overdue = now - state.last - tick_ms
     return round(max(state.lag_ms, overdue, 0) / 1000, 3)
-
-
-def _recent_holder(state: RangeState, now: Milliseconds, tick_ms: Milliseconds) -> str | None:
-    """Return the last holder of the lease, if it had the lease lately: between two jobs the lease is free."""
-    if not state.last or now - state.last > MISSED * tick_ms:
-        return None
-    return state.holder or None

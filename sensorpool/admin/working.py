@@ -5,19 +5,18 @@ What may be usual for a while is a warning: `health` leaves it out.
 
 from collections.abc import Iterator, Sequence
 
-from sensorpool.admin import backends
-from sensorpool.admin.look import Finding, Look
+from sensorpool.admin.look import Finding, Look, outage_said, outage_shown
 from sensorpool.errors import SensorpoolError, Unreachable
 from sensorpool.instrumentation.redaction import hide_password, printable, safe_line
 from sensorpool.leases import standalone_files
-from sensorpool.leases.incidents import LATELY, ROUNDS
+from sensorpool.leases.incidents import LATELY, ROUNDS, Incidents
 from sensorpool.leases.range_state import MISSED, RangeState, grace
 from sensorpool.model.outage import Kind
 from sensorpool.model.terms import untaken
 from sensorpool.model.values import ShardRange
 from sensorpool.model.words import counted
 from sensorpool.publish.wire import queue_of
-from sensorpool.store import inspecting, migrate, troubles
+from sensorpool.store import callback_rows, inspecting, migrate, troubles
 
 MOST_CLASSES = 20  # that are named
 UNTOLD = 300.0  # seconds that results and callbacks may wait to be sent
@@ -113,15 +112,14 @@ def _lateness(look: Look) -> Iterator[Finding]:
 
 
 def _chores(look: Look) -> Iterator[Finding]:
-    _ = look.leases
-    for chore, cause in look.pool.incidents.of_chores().items():
+    for chore, cause in Incidents(look.leases).of_chores().items():
         yield Finding("rescue", "wrong", f"rescue fails at {chore}, for {ROUNDS} rounds and more: {cause}")
 
 
 def _ticks(look: Look) -> Iterator[Finding]:
     """Jobs do not look at some ranges, and why."""
     now, limit = look.now, MISSED * look.tick
-    causes = look.pool.incidents.of_jobs(list(look.ranges))
+    causes = Incidents(look.leases).of_jobs(list(look.ranges))
     failing: dict[str, list[ShardRange]] = {}  # why jobs fail, and of which ranges
     free: list[ShardRange] = []
     held: list[str] = []
@@ -174,7 +172,7 @@ def _who_is_away(look: Look, limit: float, *, all_free: bool) -> str | None:
     """
     if look.settings.embedded:
         return standalone_files.last_written(look.settings) if all_free else None
-    from sensorpool.admin.broker import probe_broker  # a check of a healthy pool imports no broker
+    from sensorpool.admin.installation import probe_broker  # a check of a healthy pool imports no broker
 
     try:
         probe_broker(look.settings)
@@ -198,17 +196,16 @@ def _unpokeable(look: Look) -> Iterator[Finding]:
 def _backends(look: Look) -> Iterator[Finding]:
     """Backends are away. One that throttles answers: that is no problem of the pool."""
     for outage in look.away:
-        each = backends.shown(outage)
         if outage.kind != Kind.THROTTLED:
-            said = f"the {backends.said(each)}; one poke asks it in {each['asked_in_s']:.0f} s: {each['cause']}"
-            yield Finding("backend", "wrong", said)
+            asked = f"one poke asks it in {outage_shown(outage)['asked_in_s']:.0f} s"
+            yield Finding("backend", "wrong", f"the {outage_said(outage)}; {asked}: {outage.cause}")
         else:
-            yield Finding("backend", "warning", f"the {backends.said(each)}: {each['cause']}")
+            yield Finding("backend", "warning", f"the {outage_said(outage)}: {outage.cause}")
 
 
 def _untold(look: Look) -> Iterator[Finding]:
     """Results and callbacks wait to be sent; a few seconds are usual."""
-    for each in look.backlog:
+    for each in look.read(callback_rows.backlog):
         waited = (look.now - each.oldest) / 1000
         said = f"callbacks wait to be sent: {each.waiting} of {printable(each.task)}, for {waited:.0f} s: "
         said += each.cause or "no worker has tried to send them"

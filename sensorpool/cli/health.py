@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from sensorpool.cli.output import NumberRange, json_option, print_json, say, say_unknown_settings
+from sensorpool.cli.output import json_option, print_json, say, say_unknown_settings
 
 
 @click.command()
@@ -17,7 +17,7 @@ from sensorpool.cli.output import NumberRange, json_option, print_json, say, say
 )
 @click.option(
     "--within",
-    type=NumberRange(min=1),
+    type=click.FloatRange(min=1),
     default=60,
     show_default=True,
     help="With --self: seconds without a sign of life after which a process counts as stuck; 10 at least.",
@@ -52,7 +52,7 @@ def _problems_here(within: float, pidfile: Path | None) -> list[str]:
 
 def _problems() -> list[str]:
     from sensorpool.admin import findings
-    from sensorpool.cli.pools import pool_to_look_at
+    from sensorpool.client.pool_view import PoolView
 
     say_unknown_settings()
-    return findings.health(pool_to_look_at())
+    return findings.health(PoolView.to_look_at())

@@ -1,6 +1,7 @@
-"""``sensorpool show``, ``explain``, ``list``, ``quarantine``, ``release``, ``callbacks`` and ``config``."""
+"""``sensorpool status``, ``show``, ``explain``, ``list``, ``quarantine``, ``release``, ``callbacks``, ``config``."""
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,11 +18,11 @@ from sensorpool.cli.output import (
     say,
     watch_option,
 )
-from sensorpool.cli.pools import pool_to_look_at
 from sensorpool.client.pool_view import PoolView
 from sensorpool.config.settings import Settings, variable
 from sensorpool.model.states import Ending, State
-from sensorpool.model.words import ago, counted, when
+from sensorpool.model.words import ago, counted, spell_time, when
+from sensorpool.store import callback_rows
 from sensorpool.store.inspecting import Selection
 
 _GREATEST_ID = 2**63 - 1
@@ -33,6 +34,37 @@ _TIMES = ("_at", "_since")  # how the names of times end
 
 
 @click.command()
+@click.option("--ranges", "with_ranges", is_flag=True, help="Also the state of each shard range.")
+@watch_option
+@json_option
+def status(with_ranges: bool, watch: float | None, as_json: bool) -> None:
+    """Say how many instances are in each state, what is wrong, and what waits."""
+    repeat(lambda: _status(with_ranges, as_json), watch, as_json=as_json)
+
+
+def _status(with_ranges: bool, as_json: bool) -> None:
+    from sensorpool.admin.status import status as state_of
+
+    with closing(PoolView.to_look_at()) as pool:
+        found = state_of(pool)
+    if as_json:
+        print_json(found)
+        return
+    counts = ", ".join(
+        f"{count:,} {state.replace('_', ' ')}"
+        for state, count in found["states"].items()
+        if state != State.SENSING and (count or state != Ending.HANDED_BACK)
+    )
+    say(f"{found['sensing']:,} sensing in {counted(found['groups'], 'group')}; {counts}")
+    for line in [*found["problems"], *found["warnings"]]:
+        say(line)
+    if with_ranges:
+        columns = ("holder", "last_tick_at", "lag_s", "groups", "pokes", "left", "isolated")
+        rows = [[f"{each['shard_min']}-{each['shard_max']}", *map(each.get, columns)] for each in found["ranges"]]
+        print_table(("shards", *columns), rows)
+
+
+@click.command()
 @click.argument("instance_id", metavar="ID", type=int)
 @json_option
 def show(instance_id: int, as_json: bool) -> None:
@@ -40,7 +72,7 @@ def show(instance_id: int, as_json: bool) -> None:
 
     The members of its group wait for the same condition.
     """
-    found = instances.show(pool_to_look_at(), instance_id)
+    found = instances.show(PoolView.to_look_at(), instance_id)
     if as_json:
         print_json(found)
         return
@@ -52,8 +84,8 @@ def show(instance_id: int, as_json: bool) -> None:
     if pokes:
         say()
         columns = ("at", "outcome", "seconds", "reason")
-        rows = [[each[column] for column in columns] for each in pokes]
-        print_table("last pokes", columns, rows, crop=("reason",))
+        say("last pokes")
+        print_table(columns, [list(map(each.get, columns)) for each in pokes], crop=("reason",))
     _say_traceback(traceback)
 
 
@@ -64,7 +96,7 @@ def explain(instance_id: int, as_json: bool) -> None:
     """Say why one instance waits, or how its wait ended: a sentence for each thing that is known."""
     from sensorpool.admin import explain as inside
 
-    found = inside.explain(pool_to_look_at(), instance_id)
+    found = inside.explain(PoolView.to_look_at(), instance_id)
     if as_json:
         print_json(found)
         return
@@ -147,7 +179,8 @@ def _list(pool: PoolView, selection: Selection, limit: int, as_json: bool) -> No
             row["task_id"] += f"[{row['map_index']}]"
     crop = ("dag_id", "task_id", "condition", *(["reason"] if any(row["reason"] for row in found) else []))
     columns = ("id", "state", "since", *crop) if is_cut else _COLUMNS
-    print_table(title, columns, ([row[name] for name in columns] for row in found), crop=crop)
+    say(title)
+    print_table(columns, [list(map(row.get, columns)) for row in found], crop=crop)
 
 
 @click.command()
@@ -157,15 +190,16 @@ def quarantine(as_json: bool) -> None:
 
     Their pokes took their process down, so registering them is refused.
     """
-    from sensorpool.admin import quarantine as inside
+    from sensorpool.admin import actions
 
-    found = inside.quarantined(PoolView())
+    found = actions.quarantined(PoolView())
     if as_json:
         print_json(found)
         return
     columns = ("id", "op_classpath", "poke_context", "since", "crashes", "reason")
-    print_table(f"{len(found)} in quarantine", columns, ([row[name] for name in columns] for row in found))
+    say(f"{len(found)} in quarantine")
     if found:
+        print_table(columns, [list(map(row.get, columns)) for row in found])
         say("once a condition is mended: `sensorpool release ID`")
 
 
@@ -178,11 +212,11 @@ def release(ids: tuple[str, ...], everything: bool, as_json: bool) -> None:
 
     Instances that failed stay failed: register them again.
     """
-    from sensorpool.admin import quarantine as inside
+    from sensorpool.admin import actions
 
     if bool(ids) == everything:
         raise click.UsageError("name an ID that `sensorpool quarantine` lists, or --all")
-    count = inside.release(PoolView(), None if everything else ids)
+    count = actions.let_out(PoolView(), None if everything else ids)
     if as_json:
         print_json({"released": count})
     else:
@@ -199,22 +233,31 @@ def callbacks(send_all: bool, limit: int, as_json: bool) -> None:
     Each is tried again by itself, ever more rarely. With --send-all all are tried at the next round of rescue, which
     is within SENSORPOOL_RESCUE_INTERVAL.
     """
-    from sensorpool.admin import callbacks as inside
-
-    pool = pool_to_look_at()
+    database = PoolView().database
     if send_all:
-        hurried = inside.hurry(pool)
+        hurried = database.run(callback_rows.hurry, database.read(database.now))
         if as_json:
             print_json({"tried_again": hurried})
         else:
             say(f"{hurried} tried again with the next round of rescue")
         return
-    rows = inside.waiting(pool, limit)
+    rows = [
+        {
+            "instance_id": row["instance_id"] if row["instance_id"] > 0 else None,
+            "group_id": -row["instance_id"] if row["instance_id"] < 0 else None,  # that is late
+            "task": row["task"],
+            "since": spell_time(row["created_at"]),
+            "tries": row["tries"],
+            "next_try": spell_time(row["next_try_at"]),
+            "cause": row["cause"],
+        }
+        for row in database.read(callback_rows.waiting, limit)
+    ]
     if as_json:
         print_json(rows)
         return
     columns = ("instance_id", "group_id", "task", "since", "tries", "next_try", "cause")
-    print_table("callbacks that wait", columns, [[row[column] for column in columns] for row in rows])
+    print_table(columns, [list(map(row.get, columns)) for row in rows])
 
 
 @click.command()
@@ -233,4 +276,4 @@ def config(as_json: bool) -> None:
             (variable(name), ",".join(value) if isinstance(value, tuple) else value, origin)
             for name, (value, origin) in shown.items()
         ]
-        print_table("the effective settings", ("setting", "value", "from"), rows)
+        print_table(("setting", "value", "from"), rows)

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -10,7 +9,7 @@ from typing import Any
 
 import click
 
-from sensorpool.cli.output import Commands, bear_any_text, say, say_unknown_settings
+from sensorpool.cli.output import say, say_unknown_settings
 from sensorpool.config import __version__
 from sensorpool.errors import KeyConflict, Refused, SensorpoolError, SettingsError
 from sensorpool.instrumentation.logs import BriefFormatter
@@ -21,14 +20,11 @@ _TELLS_ALL = "SENSORPOOL_LOG_LEVEL"
 
 _MODULES = {
     "health": "health",
-    "inspecting": "callbacks config explain list quarantine release show",
-    "registering": "cancel register wait",
-    "running": "doctor drain try",
+    "inspecting": "callbacks config explain list quarantine release show status",
+    "operating": "doctor drain try",
+    "registering": "cancel register wait wake",
     "savings": "savings",
-    "serving": "db standalone",
-    "status": "status",
-    "waking": "wake",
-    "web": "web",
+    "serving": "db standalone web",
 }
 # Each command's module is imported at the command's use, because some commands must be quick.
 _HOMES = {command: module for module, commands in _MODULES.items() for command in commands.split()}
@@ -37,11 +33,8 @@ _THEIR_OWN = frozenset({"doctor", "health", "standalone"})
 _NAMES_OF_PYTHON = frozenset({"list", "try"})
 
 
-class _OneLine(Commands):
+class _OneLine(click.Group):
     """A group of commands that prints each error in one line, with its mend."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        return sorted(_HOMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _HOMES:
@@ -53,7 +46,6 @@ class _OneLine(Commands):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        bear_any_text()
         if logging.lastResort is not None:  # what prints warnings where no logging is configured
             logging.lastResort.setFormatter(BriefFormatter())
         with _one_line_errors():  # --help and --version print here
@@ -76,10 +68,7 @@ def _one_line_errors() -> Iterator[None]:
             say(f"sensorpool: {line}", err=True)
         is_usage = isinstance(error, Refused | SettingsError) and not isinstance(error, KeyConflict)
         raise click.exceptions.Exit(USAGE if is_usage else NO) from None
-    except BrokenPipeError:  # the reader of the pipe has ended
-        sys.stderr.close()
-        raise click.exceptions.Exit(NO) from None
-    except (click.ClickException, click.exceptions.Exit, click.Abort):
+    except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except Exception as error:
         if os.environ.get(_TELLS_ALL) == "DEBUG":
@@ -89,7 +78,10 @@ def _one_line_errors() -> Iterator[None]:
 
 
 @click.group(
-    "sensorpool", cls=_OneLine, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    "sensorpool",
+    cls=_OneLine,
+    commands=dict.fromkeys(_HOMES, click.Command(None)),  # their names, for help and for what was most likely meant
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="sensorpool")
 @click.pass_context

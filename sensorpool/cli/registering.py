@@ -1,35 +1,28 @@
-"""``sensorpool register``, ``wait`` and ``cancel``."""
+"""``sensorpool register``, ``wait``, ``cancel`` and ``wake``."""
 
-import json
-import re
 import sys
-from dataclasses import dataclass, field
 from typing import IO, Any
 
 import click
 from click.core import ParameterSource
 
-from sensorpool.cli.output import NumberRange, json_option, print_apart, print_json, say
+from sensorpool.cli.output import json_option, print_json, say
 from sensorpool.client.pool import Pool
 from sensorpool.client.register import AT_ONCE
 from sensorpool.client.validate import CheckedRegistration
-from sensorpool.errors import KeyConflict, Refused
+from sensorpool.client.wake import read_event
+from sensorpool.errors import Refused
+from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.identity import parse_context
 from sensorpool.model.states import State
 
-LONGEST_LINE = 1_000_000  # characters
-_NO_TEXT = re.compile("[\udc80-\udcff]")  # `surrogateescape` makes these of bytes that are no UTF-8
+LONGEST_LINE = 1_000_000  # bytes
 
 
 @click.command()
 @click.argument("sensor_class", metavar="[CLASS]", required=False)
 @click.argument("context_json", metavar="[CONTEXT_JSON]", required=False)
-@click.option(
-    "--from",
-    "source",
-    type=click.File("r", encoding="utf-8", errors="surrogateescape"),  # a line that is no text is refused alone
-    help="A file of JSON lines; - is standard input.",
-)
+@click.option("--from", "source", type=click.File("rb"), help="A file of JSON lines; - is standard input.")
 @click.option("--dag-id", help="With --task-id and --run-id: the key. Registering it again returns the same instance.")
 @click.option("--task-id", help="Part of the key.")
 @click.option("--run-id", help="Part of the key.")
@@ -42,7 +35,7 @@ _NO_TEXT = re.compile("[\udc80-\udcff]")  # `surrogateescape` makes these of byt
 @click.option("--soft-fail", is_flag=True, help="End as skipped, not as failed, at the timeout and by FailSensor.")
 @json_option
 def register(
-    sensor_class: str | None, context_json: str | None, source: IO[str] | None, as_json: bool, **options: Any
+    sensor_class: str | None, context_json: str | None, source: IO[bytes] | None, as_json: bool, **options: Any
 ) -> None:
     """Register a sensor: CLASS (pkg.mod.Class) waits for what CONTEXT_JSON says.
 
@@ -57,13 +50,13 @@ def register(
         for name in options:
             if source_of(name) is ParameterSource.COMMANDLINE:
                 raise click.UsageError(f"--{name.replace('_', '-')} does not go with --from: name it in the lines")
-        _register_lines(source)
-        return
+        made = _Lines().take(source)
+        print_json(made)
+        sys.exit(1 if made["refused"] or "stopped" in made else 0)
     if sensor_class is None or context_json is None:
         raise click.UsageError("name a CLASS and a CONTEXT_JSON, or --from FILE.jsonl")
     context = parse_context(context_json)
-    with print_apart():
-        instance = Pool().register(sensor_class, context, **options)
+    instance = Pool().register(sensor_class, context, **options)
     fields = {name: getattr(instance, name) for name in ("id", "hashcode", "shardcode", "group_id", "created", "state")}
     if as_json:
         print_json(fields)
@@ -74,7 +67,7 @@ def register(
 
 @click.command()
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
-@click.option("--timeout", type=NumberRange(min=0), help="Seconds; without it the command waits for ever.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds; without it the command waits for ever.")
 @json_option
 def wait(ids: tuple[int, ...], timeout: float | None, as_json: bool) -> None:
     """Wait until instances are settled. The exit code is 0 if all of them landed, otherwise 1."""
@@ -110,86 +103,104 @@ def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
     sys.exit(0 if all(state is State.CANCELLED for state in states.values()) else 1)
 
 
-@dataclass(slots=True)
-class _Count:
-    """The results of the lines."""
+@click.command()
+@click.argument("sensor_class", metavar="[CLASS]", required=False)
+@click.argument("context_json", metavar="[CONTEXT_JSON]", required=False)
+@click.option("--prefix", help="Wake all conditions whose location begins so: s3://bucket/day=1/.")
+@click.option("--location", help="Wake what waits for this object, or for something in a folder above it.")
+@click.option("--events", type=click.File("rb"), help="A file with one event of a bucket a line; - is standard input.")
+@json_option
+def wake(
+    sensor_class: str | None,
+    context_json: str | None,
+    prefix: str | None,
+    location: str | None,
+    events: IO[bytes] | None,
+    as_json: bool,
+) -> None:
+    """Have conditions poked at once, because they may hold now: the one of CLASS and CONTEXT_JSON, or those at a place.
 
-    registered: int = 0
-    groups: set[int] = field(default_factory=set)
-    refused: list[dict[str, Any]] = field(default_factory=list)
-    read: int = 0
-    stopped: str = ""
-
-    def say(self) -> None:
-        """Print the results."""
-        self.refused.sort(key=lambda each: int(each["line"]))
-        said = {"registered": self.registered, "groups": len(self.groups), "refused": self.refused}
-        print_json(said | ({"stopped": self.stopped} if self.stopped else {}))
-
-
-def _register_lines(source: IO[str]) -> None:
-    """Register lines, and say what came of them; a refused line is reported by its number."""
-    count = _Count()
-    try:
-        with print_apart():
-            _take_lines(Pool(), source, count)
-    except KeyboardInterrupt:
-        count.stopped = f"interrupted at line {count.read}: the last lines before it may be unregistered"
-    except BaseException:
-        count.stopped = f"an error at line {count.read}"
-        count.say()
-        raise
-    count.say()
-    sys.exit(1 if count.refused or count.stopped else 0)
+    What is not true yet waits on as before. With --events, each line is an event of S3 or of Cloud Storage, as SQS,
+    SNS, EventBridge or Pub/Sub brings it; a line that is none is reported by its number, and the exit code is 1.
+    """
+    if (sensor_class is not None) + (prefix is not None) + (location is not None) + (events is not None) != 1:
+        raise click.UsageError("name one of these: CLASS with CONTEXT_JSON, --prefix, --location, --events")
+    pool, woken = Pool(), 0
+    refused: list[dict[str, Any]] = []
+    if events is None:
+        context = None if context_json is None else parse_context(context_json)
+        woken = pool.wake(sensor_class, context, prefix=prefix, location=location)
+    for number, line in enumerate(events or (), 1):
+        if line.strip():
+            try:
+                woken += pool.wake_all(read_event(line.strip()))
+            except Refused as error:
+                refused.append({"line": number, "reason": str(error)})
+    pool.close()
+    if as_json:
+        print_json({"woken": woken, "refused": refused})
+    else:
+        say(f"{woken} {'condition is' if woken == 1 else 'conditions are'} poked at once")
+        for each in refused:
+            say(f"line {each['line']}: {each['reason']}", err=True)
+    sys.exit(1 if refused else 0)
 
 
-def _take_lines(pool: Pool, source: IO[str], count: _Count) -> None:
-    """Register lines, a thousand at a time."""
-    batch: list[tuple[int, CheckedRegistration]] = []
-    for count.read, line in enumerate(iter(lambda: _next_line(source), ""), 1):
+class _Lines:
+    """Registers lines, a thousand at a time."""
+
+    def __init__(self) -> None:
+        self._pool = Pool()
+        self._registered = 0
+        self._groups: set[int] = set()
+        self._refused: list[dict[str, Any]] = []
+
+    def take(self, source: IO[bytes]) -> dict[str, Any]:
+        """Register lines; return the counts, the refused lines, and what ended the command before the last line."""
+        batch: list[tuple[int, CheckedRegistration]] = []
+        number, stopped = 0, {}
         try:
-            if line.strip():
-                batch.append((count.read, pool.check(_read_line(line))))
+            for number, line in enumerate(iter(lambda: source.readline(LONGEST_LINE), b""), 1):
+                if len(line) == LONGEST_LINE:
+                    stopped = {"stopped": f"line {number} has {LONGEST_LINE:,} bytes or more"}
+                    break
+                if line.strip():
+                    try:
+                        batch.append((number, self._pool.check(_read_line(line))))
+                    except Refused as error:
+                        self._refuse(number, error)
+                if len(batch) == AT_ONCE:
+                    self._register(batch)
+                    batch = []
+            self._register(batch)
+        except KeyboardInterrupt:
+            stopped = {"stopped": f"interrupted at line {number}: the last lines before it may be unregistered"}
+        except Exception as error:
+            stopped = {"stopped": f"an error at line {number}: {one_line(error)}"}
+        self._refused.sort(key=lambda each: int(each["line"]))
+        return {"registered": self._registered, "groups": len(self._groups), "refused": self._refused} | stopped
+
+    def _register(self, batch: list[tuple[int, CheckedRegistration]]) -> None:
+        """Register a batch; if it is refused, halve it until the refused line stands alone."""
+        try:
+            instances = self._pool.register_checked([checked for _, checked in batch])
         except Refused as error:
-            count.refused.append({"line": count.read, "reason": str(error)})
-        if len(batch) == AT_ONCE:
-            _register_batch(pool, batch, count)
-            batch = []
-    _register_batch(pool, batch, count)
-
-
-def _register_batch(pool: Pool, batch: list[tuple[int, CheckedRegistration]], count: _Count) -> None:
-    """Register a batch; if the database refuses it, halve it until the refused line stands alone."""
-    if not batch:
-        return
-    try:
-        instances = pool.register_checked([checked for _, checked in batch])
-    except (KeyConflict, Refused) as error:
-        if len(batch) == 1:
-            count.refused.append({"line": batch[0][0], "reason": str(error)})
+            if len(batch) == 1:
+                self._refuse(batch[0][0], error)
+                return
+            middle = len(batch) // 2
+            for half in (batch[:middle], batch[middle:]):
+                self._register(half)
             return
-        middle = len(batch) // 2
-        for half in (batch[:middle], batch[middle:]):
-            _register_batch(pool, half, count)
-        return
-    count.registered += len(instances)
-    count.groups.update(instance.group_id for instance in instances)
+        self._registered += len(instances)
+        self._groups.update(instance.group_id for instance in instances)
+
+    def _refuse(self, number: int, error: Refused) -> None:
+        self._refused.append({"line": number, "reason": str(error)})
 
 
-def _next_line(source: IO[str]) -> str:
-    """Return the next line; of one that is too long, only as much as refuses it is kept in memory."""
-    line = rest = source.readline(LONGEST_LINE + 2)
-    while len(rest) == LONGEST_LINE + 2 and not rest.endswith("\n"):
-        rest = source.readline(LONGEST_LINE + 2)
-    return line
-
-
-def _read_line(line: str) -> dict[str, Any]:
-    if len(line) > LONGEST_LINE:
-        raise Refused(f"the line has more than {LONGEST_LINE:,} characters")
-    if _NO_TEXT.search(line):
-        raise Refused("the line is not UTF-8 text")
-    read = parse_context(line)
-    if not isinstance(read.get("poke_context", {}), dict):
-        raise Refused(f"poke_context must be a JSON object, not {json.dumps(read['poke_context'])[:40]}")
-    return read
+def _read_line(line: bytes) -> dict[str, Any]:
+    try:
+        return parse_context(line.decode())
+    except UnicodeDecodeError:
+        raise Refused("the line is not UTF-8 text") from None

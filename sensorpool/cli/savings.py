@@ -1,12 +1,10 @@
 """``sensorpool savings``: what sensors cost an Airflow, and what the pool would have made of them."""
 
-from shutil import get_terminal_size
-from textwrap import wrap
 from typing import Any
 
 import click
 
-from sensorpool.cli.output import NumberRange, is_terminal, json_option, print_json, print_table, say
+from sensorpool.cli.output import is_terminal, json_option, print_json, print_table, say
 
 _TOP = 20  # rows of a table on a terminal
 _COLUMNS = ("tries", "slot-h", "pokes", "dupl.", "starts", "slot-h*", "pokes*", "starts*")
@@ -22,10 +20,12 @@ _MARKS = {"by default": "+", "not by default": "-", "not known": "?"}
     show_envvar=True,
     help="Airflow's metadata database: its sql_alchemy_conn.",
 )
-@click.option("--days", type=NumberRange(0, 3650, min_open=True), default=30, show_default=True, help="How far back.")
+@click.option(
+    "--days", type=click.FloatRange(0, 3650, min_open=True), default=30, show_default=True, help="How far back."
+)
 @click.option(
     "--poke-interval",
-    type=NumberRange(1, 86_400),
+    type=click.FloatRange(1, 86_400),
     default=60,
     show_default=True,
     metavar="S",
@@ -38,7 +38,7 @@ def savings(airflow_db: str, days: float, poke_interval: float, as_json: bool) -
     Reads Airflow's database, and writes nothing. Needs no pool, no Redis and no Airflow. docs/savings.md has each
     formula, and what it leaves out.
     """
-    from sensorpool.admin.savings.database import ReadOnlyDatabase
+    from sensorpool.admin.savings.airflow_database import ReadOnlyDatabase
     from sensorpool.admin.savings.survey import report, survey
 
     airflow = ReadOnlyDatabase(airflow_db)
@@ -54,20 +54,20 @@ def savings(airflow_db: str, days: float, poke_interval: float, as_json: bool) -
 
 def _print(made: dict[str, Any], title: str) -> None:
     total = made["total"]
-    _say_all([title])
+    say(title)
     if total["tries"]:
         say(f"{total['tries']:,} tries of sensors, among {made['task_instances']:,} task instances of any kind")
         _print_costs("DAG", made["by_dag"], [row["dag_id"] for row in made["by_dag"]], total)
-        classes = [f"{_MARKS[row['taken']]} {_short(row['class'])}" for row in made["by_class"]]
+        paths = [row["class"].rpartition(".")[2] if is_terminal() else row["class"] for row in made["by_class"]]
+        classes = [f"{_MARKS[row['taken']]} {path}" for row, path in zip(made["by_class"], paths, strict=True)]
         _print_costs("class", made["by_class"], classes, total)
-        _say_all(_conclusions(made))
+        for line in _conclusions(made):
+            say(line)
     else:
         say("There is no try of a sensor that waited without the pool.")
-    _say_all([f"- {count:,} {text}" for count, text in _notes(made) if count])
-
-
-def _short(op_classpath: str) -> str:
-    return op_classpath.rpartition(".")[2] if is_terminal() else op_classpath
+    for count, text in _notes(made):
+        if count:
+            say(f"- {count:,} {text}")
 
 
 def _print_costs(kind: str, rows: list[dict[str, Any]], names: list[str], total: dict[str, Any]) -> None:
@@ -77,16 +77,9 @@ def _print_costs(kind: str, rows: list[dict[str, Any]], names: list[str], total:
     if len(rows) > shown:
         lines.append([f"{len(rows) - shown:,} more", *[""] * len(_COLUMNS)])
     lines.append(["total", *_figures(total)])
-    columns, title = (kind, *_COLUMNS), f"By {kind} (* with the pool)"
-    print_table(title, columns, lines, crop={kind})
+    say(f"By {kind} (* with the pool)")
+    print_table((kind, *_COLUMNS), lines)
     say()
-
-
-def _say_all(lines: list[str]) -> None:
-    """Print lines; on a terminal they are cut between words."""
-    for line in lines:
-        for part in wrap(line, get_terminal_size().columns, subsequent_indent="  ") if is_terminal() else [line]:
-            say(part)
 
 
 def _figures(row: dict[str, Any]) -> list[str]:

@@ -1,5 +1,6 @@
-"""``sensorpool standalone`` and ``db``."""
+"""``sensorpool standalone``, ``web`` and ``db``."""
 
+import secrets
 import signal
 import sys
 from contextlib import suppress
@@ -7,14 +8,16 @@ from socket import gethostname
 
 import click
 
-from sensorpool.cli.output import Commands, json_option, print_json, say
+from sensorpool.cli.output import json_option, print_json, say
 from sensorpool.config import __version__
 from sensorpool.config.settings import Settings
-from sensorpool.errors import SensorpoolError, Unreachable
+from sensorpool.errors import SensorpoolError, SettingsError, Unreachable
 from sensorpool.instrumentation import alive, logs
 from sensorpool.leases.standalone_files import StateFile
 from sensorpool.store import migrate
 from sensorpool.store.database import Database
+
+_NOT_INSTALLED = "the pages need packages that are not here: install sensorpool with its extra `web`"
 
 
 @click.command()
@@ -53,7 +56,35 @@ def standalone() -> None:
                 state.remove()
 
 
-@click.group(cls=Commands)
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=5580, show_default=True, help="0: any free one.")
+@click.option("--allow-actions", is_flag=True, help="Let readers poke now, cancel, hand back and release.")
+def web(host: str, port: int, allow_actions: bool) -> None:
+    """Serve the pages of a pool: what waits and why, what is late, what hurts.
+
+    They are behind the token of SENSORPOOL_WEB_TOKEN; without one, a new token is made and printed.
+    """
+    try:
+        from sensorpool.web import alone
+        from sensorpool.web.alone import TokenAccess
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"{_NOT_INSTALLED} (there is no {error.name})") from None
+    from sensorpool.client.pool import Pool
+
+    settings = Settings.load()
+    token = settings.web_token or secrets.token_urlsafe(24)
+    if not settings.web_token and host not in alone.LOOPBACK:
+        raise SettingsError(f"--host {host} is open to other machines: set SENSORPOOL_WEB_TOKEN")
+    pool = Pool.to_look_at(settings)
+    listener = alone.listen(host, port)
+    logs.configure(settings.log_format, settings.log_level, settings.poke_log_level)
+    shown = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
+    say(f"sensorpool: {shown}{'' if settings.web_token else f'?token={token}'}", err=True)
+    alone.serve(pool, TokenAccess(token, may_act=allow_actions), listener)
+
+
+@click.group()
 def db() -> None:
     """Upgrade and check the database's schema."""
 
@@ -85,7 +116,7 @@ def restored(as_json: bool) -> None:
     Ids that were given since the backup are not given again, and what Redis has of that time is deleted. Stop all
     workers and beats first.
     """
-    from sensorpool.admin.restored import begin_epoch
+    from sensorpool.admin.actions import begin_epoch
     from sensorpool.client.pool import Pool
 
     found = begin_epoch(Pool())

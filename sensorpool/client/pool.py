@@ -1,38 +1,27 @@
 """The pool as its clients see it: register, wait, cancel."""
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
-from sensorpool.client import register, validate, wait, wake
+from sensorpool.client import register, validate, wait
 from sensorpool.client.instance import Instance
-from sensorpool.client.join import Joined, join
+from sensorpool.client.nudger import Nudger
 from sensorpool.client.pool_view import PoolView
-from sensorpool.client.wait import Named
+from sensorpool.client.wait import Named, Waiting
+from sensorpool.client.wake import WakeUp, conditions_of, wake_up
 from sensorpool.config.settings import Settings
-from sensorpool.errors import Refused, SensorpoolError, SettingsError, Unreachable
-from sensorpool.instrumentation.logs import logger
-from sensorpool.instrumentation.redaction import one_line
-from sensorpool.leases.lease import Leases, leases_of
-from sensorpool.leases.roster import Roster
-from sensorpool.model import values
+from sensorpool.errors import Refused, SensorpoolError
 from sensorpool.model.states import State
-from sensorpool.model.terms import LiveWorker
-from sensorpool.model.values import Milliseconds, Registration, Result, ShardRange, Span
+from sensorpool.model.values import LONGEST_SPAN, Milliseconds, Registered, Registration, Result, Span
 from sensorpool.poke.classes import ALL_OF, ANY_OF, Classes
 from sensorpool.publish.outbox import Outbox
 from sensorpool.publish.publisher import Publisher
 from sensorpool.settle.settler import Settler
 
-Told = TypeVar("Told")
-
+MOST_JOINED = 3_000  # instances of one join: so many ids have room in a context, however long they are
 _PATIENCE = 0.5  # seconds that a call waits for the broker; a broker that is away is no error of the call
-_HINT_PATIENCE = 2.0  # seconds that a registration waits for Redis, with a hint that only saves time
-_HINT_PAUSE = 10.0  # seconds without hints after Redis was waited for in vain
-
-log = logger(__name__)
 
 
 class Pool(PoolView):
@@ -43,20 +32,13 @@ class Pool(PoolView):
     :raises SettingsError: when a setting is wrong.
     """
 
-    is_test = False  # whether nothing happens in it by itself, so that a wait must not sleep
-
     def __init__(self, settings: Settings | None = None, *, clock: Callable[[], Milliseconds] | None = None) -> None:
         super().__init__(settings, clock=clock)
         self.publisher = Publisher(self.settings, self.pool_id.get)
         self.outbox = Outbox(self.settings, self.database, self.publisher, patience=_PATIENCE)
-        self.settler = Settler(
-            self.database,
-            self.outbox.deliver,
-            tick_ms=self.settings.tick_ms,
-        )
+        self.settler = Settler(self.database, self.outbox.deliver, tick_ms=self.settings.tick_ms)
+        self.nudger = Nudger(self, self.outbox)
         self.classes = Classes(self.settings.sensors_enabled)
-        self._hints: Leases | None = None
-        self._no_hints_until = 0.0
 
     def register(
         self,
@@ -151,7 +133,7 @@ class Pool(PoolView):
         :param registrations: `Registration` objects, or mappings with the arguments of `register`.
         :param try_out: construct each distinct condition once here, so that bad arguments are refused.
         :raises Refused: naming the place of the first bad one; nothing is kept.
-        :raises KeyConflict: as `register`. After any error, earlier thousands are kept
+        :raises KeyConflict: as `register`, or when a key comes twice. After any error, earlier thousands are kept
             (`SensorpoolError.registered`), and a second registration finds them.
         """
         checked = [self.check(each, place, try_out=try_out) for place, each in enumerate(registrations)]
@@ -172,22 +154,20 @@ class Pool(PoolView):
                 raise
             raise type(error)(f"registration {place}: {error}") from None
 
-    def register_checked(self, checked: Sequence[validate.CheckedRegistration]) -> list[values.Instance]:
+    def register_checked(self, checked: Sequence[validate.CheckedRegistration]) -> list[Registered]:
         """Register the results of `check`.
 
         :raises SettingsError: when the workers on our Redis serve another database: no group would ever be poked.
         """
-        instances: list[values.Instance] = []
+        instances: list[Registered] = []
         for start in range(0, len(checked), register.AT_ONCE):
             try:
                 done = register.register(self.settler, checked[start : start + register.AT_ONCE], self.settings)
+                instances.extend(done.instances)
+                self.nudger.nudge(done.opened, is_late=done.is_late)
             except SensorpoolError as error:
                 error.registered = instances
                 raise
-            instances.extend(done.instances)
-            if (opened := done.opened) and (problem := self._nudge(opened, is_late=done.is_late)):
-                self.take_back(done.instances, problem)
-                raise SettingsError(problem)
         return instances
 
     def get(self, instance_id: Named) -> Instance:
@@ -223,19 +203,18 @@ class Pool(PoolView):
     ) -> Instance:
         """Wait for many as for one: the instance returned lands when the last of them has landed.
 
-        It fails as soon as one of them ends otherwise. It can be waited for, cancelled and joined itself. Of more than
-        five thousand it is a join of joins; the inner ones end with their members, also when it is cancelled before.
+        It fails as soon as one of them ends otherwise. It can be waited for, cancelled and joined itself.
 
-        :param instance_ids: ids, or instances as `register` returned them.
+        :param instance_ids: ids, or instances as `register` returned them; 3,000 at most.
         :param dag_id: with task_id and run_id the key, by which it registers once; see `register`.
         :param on_success: see `register`, as for the other callbacks.
         :param timeout: after which it fails; default: ten years, because its members time out by themselves.
-        :raises Refused: when there is none, or an argument is neither an id nor an `Instance`.
+        :raises Refused: when there is none, or too many, or an argument is neither an id nor an `Instance`.
         :raises Unknown: when there is no such instance, or another has the id of an `Instance` since a restore.
         """
         key = validate.key_of(dag_id=dag_id, task_id=task_id, run_id=run_id)
-        joined = Joined(key, on_settled, on_success, on_failure, timeout)
-        return Instance.of(self, join(self, ALL_OF, instance_ids, joined))
+        callbacks = {"on_settled": on_settled, "on_success": on_success, "on_failure": on_failure}
+        return self._join(ALL_OF, instance_ids, key=key, timeout=timeout, **callbacks)
 
     def any_of(
         self,
@@ -253,16 +232,34 @@ class Pool(PoolView):
 
         It fails when all have ended otherwise. The others go on to wait. See `all_of`.
 
-        :param instance_ids: ids, or instances as `register` returned them.
+        :param instance_ids: ids, or instances as `register` returned them; 3,000 at most.
         :param dag_id: with task_id and run_id the key, by which it registers once; see `register`.
         :param on_success: see `register`, as for the other callbacks. The result's ``xcom_value`` is ``{"id": …}``.
         :param timeout: after which it fails; default: ten years.
-        :raises Refused: when there is none, or an argument is neither an id nor an `Instance`.
+        :raises Refused: when there is none, or too many, or an argument is neither an id nor an `Instance`.
         :raises Unknown: when there is no such instance, or another has the id of an `Instance` since a restore.
         """
         key = validate.key_of(dag_id=dag_id, task_id=task_id, run_id=run_id)
-        joined = Joined(key, on_settled, on_success, on_failure, timeout)
-        return Instance.of(self, join(self, ANY_OF, instance_ids, joined))
+        callbacks = {"on_settled": on_settled, "on_success": on_success, "on_failure": on_failure}
+        return self._join(ANY_OF, instance_ids, key=key, timeout=timeout, **callbacks)
+
+    def _join(
+        self, op_classpath: str, instance_ids: Iterable[Named], *, timeout: Span | None, **options: Any
+    ) -> Instance:
+        named = wait.named(instance_ids)
+        ids = sorted(named)
+        if not 0 < len(ids) <= MOST_JOINED:
+            raise Refused(f"a join waits for 1 to {MOST_JOINED:,} instances, not {len(ids):,}: of more, join joins")
+        wait.states(self.database, ids)
+        wait.check_keys(self.database, named)
+        joined = Registration(
+            sensor=op_classpath,
+            poke_context={"instances": ids},
+            poke_interval=self.settings.tick,
+            timeout=LONGEST_SPAN if timeout is None else timeout,
+            **options,
+        )
+        return self.register_many([joined])[0]
 
     def wait(self, instance_ids: Named | Iterable[Named], timeout: float | timedelta | None = None) -> dict[int, State]:
         """Wait until all are settled or ``timeout`` seconds have passed; return the state of each by its id.
@@ -270,8 +267,16 @@ class Pool(PoolView):
         :param instance_ids: an id, an instance as `register` returned it, or some of them.
         :raises Refused: when an argument is neither, or the timeout is no number.
         :raises Unknown: when there is no such instance, or another has the id of an `Instance` since a restore.
+        :raises Unreachable: when the database does not answer at first, or later for the timeout or five minutes.
         """
-        return wait.wait(self.database, instance_ids, timeout)
+        waiting = self.waiting(instance_ids, timeout)
+        while (pause := waiting.look()) is not None:
+            time.sleep(pause)
+        return waiting.states
+
+    def waiting(self, instance_ids: Named | Iterable[Named], timeout: float | timedelta | None) -> Waiting:
+        """Return a wait that looks when its caller says so: see `wait`."""
+        return Waiting(self.database, instance_ids, timeout)
 
     def cancel(self, instance_id: Named, reason: str = "cancelled") -> State:
         """Cancel an instance; return its state (another one, if it had settled before).
@@ -290,7 +295,7 @@ class Pool(PoolView):
         prefix: str | None = None,
         location: str | None = None,
     ) -> int:
-        """Have conditions poked at once, because they may hold now; return how many there are, up to `wake.MOST`.
+        """Have conditions poked at once, because they may hold now; return how many there are, up to 10,000.
 
         :param op_classpath: with ``poke_context`` the condition, as it was registered.
         :param prefix: wakes all conditions whose location begins so.
@@ -298,59 +303,14 @@ class Pool(PoolView):
         :raises Refused: when not exactly one of these is named; with `sensorpool standalone`.
         :raises Unreachable: when the database or Redis does not answer.
         """
-        return wake.wake(self, [wake.wake_up(op_classpath, poke_context, prefix=prefix, location=location)])
+        return self.wake_all([wake_up(op_classpath, poke_context, prefix=prefix, location=location)])
+
+    def wake_all(self, wake_ups: Iterable[WakeUp]) -> int:
+        """Have the conditions poked at once that these wake-ups concern: see `wake`."""
+        found = conditions_of(self.database, wake_ups)
+        return len(found) - self.nudger.poke_soon(found)
 
     def close(self) -> None:
         """Send the queued messages, within a time limit, and close the connections."""
         self.outbox.close()
         super().close()
-
-    def _nudge(self, opened: Sequence[values.Instance], *, is_late: bool) -> str | None:
-        """Send jobs for the ranges of new groups now. A hint: if it is lost, they wait for their tick.
-
-        :returns: why no worker will ever look at them, or None.
-        """
-        try:
-            raised, workers = self._raise_flags(opened, is_late)
-            ours = self._find_own(workers)
-            if ours and all(worker.terms.pool_id != ours for worker in workers):
-                return self.disagreements(workers)[0]
-            for shard_range in raised:
-                self.outbox.nudge(shard_range)
-        except Exception as error:  # the instance is registered: no later error may hide that
-            log.warning("new conditions wait for their tick", error=str(error))
-        return None
-
-    def _raise_flags(
-        self, opened: Sequence[values.Instance], is_late: bool
-    ) -> tuple[list[ShardRange], list[LiveWorker]]:
-        """Raise the flags of the ranges of new groups: of the live workers' ranges, where they have others than we.
-
-        :raises Unreachable: when Redis does not answer soon, or was waited for in vain a moment ago.
-        """
-        began = time.monotonic()
-        if began < self._no_hints_until:
-            raise Unreachable("Redis did not answer a moment ago")
-        if self._hints is None:
-            self._hints = leases_of(self.settings, patience=_HINT_PATIENCE)
-        try:
-            workers = Roster(self._hints).workers()
-            self._learn_ranges(workers)
-            late: dict[ShardRange, list[int]] = defaultdict(list)
-            for instance in opened:
-                found = late[self.range_of(instance.shardcode)]
-                if is_late:
-                    found.append(instance.group_id)
-            return self._hints.waking.raise_flags(late), workers
-        except Unreachable:
-            now = time.monotonic()
-            if now - began >= _HINT_PATIENCE:
-                self._no_hints_until = now + _HINT_PAUSE
-            raise
-
-    def take_back(self, instances: Sequence[values.Instance], why: str) -> None:
-        """Cancel what a call that fails has just created. It raises nothing, which would hide the cause."""
-        try:
-            self.settler.cancel({instance.id: why for instance in instances if instance.created})
-        except Exception as error:
-            log.warning("instances of a call that failed were not cancelled", error=one_line(error))

@@ -4,11 +4,12 @@ Neither a broker nor a poke is imported, so that a command that only looks start
 """
 
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from sensorpool.config.settings import Settings
-from sensorpool.leases.incidents import Incidents
 from sensorpool.leases.lease import Leases, leases_of
 from sensorpool.leases.roster import Roster
+from sensorpool.leases.standalone_files import take_up
 from sensorpool.model.terms import LiveWorker, Terms, disagreements
 from sensorpool.model.values import Milliseconds, ShardRange, range_of, shard_ranges
 from sensorpool.store.database import Database
@@ -30,6 +31,13 @@ class PoolView:
         self.pool_id = PoolId(self.database)
         self._leases: Leases | None = None
         self._roster: Roster | None = None
+
+    @classmethod
+    def to_look_at(cls, settings: Settings | None = None) -> Self:
+        """Return a pool with the state that `sensorpool standalone` shows of itself, read in."""
+        settings = settings or Settings.load()
+        take_up(settings)
+        return cls(settings)
 
     @property
     def leases(self) -> Leases:
@@ -53,19 +61,14 @@ class PoolView:
             self._roster = Roster(self.leases)
         return self._roster
 
-    @property
-    def incidents(self) -> Incidents:
-        """What went wrong lately, as workers have noted it."""
-        return Incidents(self.leases)
-
     def workers(self) -> list[LiveWorker]:
         """Return the live workers on our Redis; from now on ``ranges`` are the ranges of these workers.
 
         :raises Unreachable: when Redis does not answer.
         """
         workers = self.roster.workers()
-        self._find_own(workers)
-        self._learn_ranges(workers)
+        self.find_own(workers)
+        self.learn_ranges(workers)
         return workers
 
     def disagreements(self, workers: Sequence[LiveWorker]) -> list[str]:
@@ -76,14 +79,14 @@ class PoolView:
     def _terms(self) -> Terms:
         return Terms(self.pool_id.get() or "", self.settings.shards, self.settings.shard_code_upper_limit)
 
-    def _find_own(self, workers: Sequence[LiveWorker]) -> str | None:
+    def find_own(self, workers: Sequence[LiveWorker]) -> str | None:
         """Return the id of our pool, read again if no worker has it: a new epoch, or tables that were made anew."""
         ours = self.pool_id.get() if workers else None
         if ours and all(worker.terms.pool_id != ours for worker in workers):
             ours = self.pool_id.look_again()
         return ours
 
-    def _learn_ranges(self, workers: Sequence[LiveWorker]) -> None:
+    def learn_ranges(self, workers: Sequence[LiveWorker]) -> None:
         """Take over the ranges of the workers: only their ranges are poked."""
         ours = [worker.terms.ranges for worker in workers if worker.terms.pool_id == self.pool_id.get()]
         if ours and self.ranges not in ours:

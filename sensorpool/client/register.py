@@ -5,12 +5,10 @@ versions is the order of commits. A result that was observed before an instance 
 fact carries the version that was loaded before its poke began (`settle`).
 """
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
@@ -22,7 +20,7 @@ from sensorpool.errors import InDoubt, KeyConflict, Refused, Unreachable
 from sensorpool.instrumentation.failpoint import failpoint
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.model.states import State
-from sensorpool.model.values import Flushed, Instance, Key
+from sensorpool.model.values import Flushed, Key, Registered
 from sensorpool.settle.flush import cancel_in
 from sensorpool.settle.settler import Settler
 from sensorpool.store import registering, troubles
@@ -30,7 +28,6 @@ from sensorpool.store.database_errors import cause_of, is_data_error
 
 AT_ONCE = 1_000  # registrations in one transaction
 _LATE = 1.0  # seconds after which a load may have missed the registration
-_IDS = ("task_id", "parent_id", "root_id", "group_id", "reply_to")  # Celery's, in a callback
 
 
 class _Barred(Exception):
@@ -38,20 +35,20 @@ class _Barred(Exception):
 
 
 @dataclass(slots=True)
-class Registered:
+class RegisteredBatch:
     """The result of one batch of registrations."""
 
-    instances: list[Instance]
+    instances: list[Registered]
     superseded: list[Flushed]
     is_late: bool = False  # the batch took so long that a load may have missed it
 
     @property
-    def opened(self) -> list[Instance]:
+    def opened(self) -> list[Registered]:
         """The instances whose group is new."""
         return [instance for instance in self.instances if instance.opened]
 
 
-def register(settler: Settler, checked: Sequence[CheckedRegistration], settings: Settings) -> Registered:
+def register(settler: Settler, checked: Sequence[CheckedRegistration], settings: Settings) -> RegisteredBatch:
     """Register a batch, all of it or nothing, in one transaction.
 
     The same key, try and context returns the existing instance. The same key and try with another context, or a lower
@@ -98,7 +95,7 @@ class _Batch:
         self._chosen = [key for key, each in self._by_key.items() if not each.is_fresh]
         self._started = time.monotonic()
 
-    def commit(self) -> Registered:
+    def commit(self) -> RegisteredBatch:
         """Run the first attempt, and further ones if it met a fault or existing registrations.
 
         :raises _Barred: when a registration is refused that does not exist already.
@@ -111,25 +108,25 @@ class _Batch:
                 raise
         return commit(self._further_attempt)  # an existing instance is returned, barred or not
 
-    def _first_attempt(self, connection: Connection) -> Registered:
+    def _first_attempt(self, connection: Connection) -> RegisteredBatch:
         """Insert all registrations. If one exists already, which is rare, its unique key fails the attempt."""
         return self._insert(connection, {})
 
-    def _further_attempt(self, connection: Connection) -> Registered:
+    def _further_attempt(self, connection: Connection) -> RegisteredBatch:
         """Find the existing registrations, perhaps of an attempt whose answer was lost; insert the others."""
         return self._insert(connection, self._find(connection))
 
-    def _committed(self, done: Registered) -> list[Flushed]:
+    def _committed(self, done: RegisteredBatch) -> list[Flushed]:
         failpoint("register.after_commit")
         done.is_late = time.monotonic() - self._started > min(_LATE, self._settings.commit_overlap / 2)
         return done.superseded
 
-    def _find(self, connection: Connection) -> dict[Key, Instance]:
+    def _find(self, connection: Connection) -> dict[Key, Registered]:
         """Find the existing registrations.
 
         :raises KeyConflict: when one of them waits for another condition.
         """
-        found: dict[Key, Instance] = {}
+        found: dict[Key, Registered] = {}
         for key, row in registering.known(connection, self._by_key.keys()).items():
             identity = self._by_key[key].identity
             if (row.op_classpath, row.poke_context) != (identity.op_classpath, identity.poke_context):
@@ -140,7 +137,7 @@ class _Batch:
             found[key] = row.instance
         return found
 
-    def _insert(self, connection: Connection, known: dict[Key, Instance]) -> Registered:
+    def _insert(self, connection: Connection, known: dict[Key, Registered]) -> RegisteredBatch:
         """Insert the new registrations, and cancel the lower tries of all."""
         fresh = [each for key, each in self._by_key.items() if key not in known]
         failpoint("register.before")
@@ -150,12 +147,9 @@ class _Batch:
         flushed = [cancel_in(self._database, connection, superseded)] if superseded else []
         failpoint("register.before_commit")
         instances = made | known
-        answers = [instances[each.key] for each in self._checked]
-        if len(answers) > len(instances):
-            answers = _told_apart(answers)
-        return Registered(answers, flushed)
+        return RegisteredBatch([instances[each.key] for each in self._checked], flushed)
 
-    def _join(self, connection: Connection, fresh: Sequence[CheckedRegistration]) -> dict[Key, Instance]:
+    def _join(self, connection: Connection, fresh: Sequence[CheckedRegistration]) -> dict[Key, Registered]:
         """Make or join the groups, and insert the instances; return them.
 
         :raises _Barred: when a condition is quarantined, or a digest belongs to another context.
@@ -173,7 +167,7 @@ class _Batch:
         return {instance.key: instance for instance in made}
 
 
-def _is_kept(connection: Connection, done: Registered) -> bool:
+def _is_kept(connection: Connection, done: RegisteredBatch) -> bool:
     """Whether an attempt whose COMMIT had no answer was committed."""
     made = next((instance for instance in done.instances if instance.created), None)
     return made is not None and registering.is_there(connection, made.id, made.key)
@@ -211,36 +205,10 @@ def _why_barred(connection: Connection, fresh: Iterable[CheckedRegistration]) ->
     return "two different contexts have one digest; they cannot share a group"
 
 
-def _wait_of(checked: CheckedRegistration) -> tuple[Any, ...]:
-    """Return how an instance waits, and its callbacks without the ids that each registration gives to their tasks."""
-    callbacks = None if checked.on_settled is None else _without_ids(json.loads(checked.on_settled))
-    return checked.execution_context, callbacks
-
-
-def _without_ids(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_ids(each) for name, each in value.items() if name not in _IDS}
-    return [_without_ids(each) for each in value] if isinstance(value, list) else value
-
-
-def _told_apart(answers: Iterable[Instance]) -> list[Instance]:
-    """Return the answers to a batch in which a key stands more than once: only the first has created an instance."""
-    told: list[Instance] = []
-    seen: set[Key] = set()
-    for each in answers:
-        told.append(each._replace(created=False) if each.key in seen else each)
-        seen.add(each.key)
-    return told
-
-
 def _check_among_themselves(checked: Sequence[CheckedRegistration]) -> None:
-    """Refuse a batch that names a task instance twice with different tries, conditions, waits or callbacks."""
-    seen: dict[tuple[str, str, str, int], CheckedRegistration] = {}
+    """Refuse a batch that names a task instance twice, with one try or with several."""
+    seen: set[tuple[str, str, str, int]] = set()
     for each in checked:
-        other = seen.setdefault(each.key.task, each)
-        if other is not each and (other.key != each.key or other.identity != each.identity):
-            raise KeyConflict(f"{spell(each.key)} stands in the same batch twice, waiting for different things")
-        if other is not each and _wait_of(other) != _wait_of(each):
-            raise KeyConflict(
-                f"{spell(each.key)} stands in the same batch twice, with different times, flags or callbacks"
-            )
+        if each.key.task in seen:
+            raise KeyConflict(f"{spell(each.key)} stands in the same batch twice")
+        seen.add(each.key.task)

@@ -26,6 +26,9 @@ from sensorpool.poke.classes import Classes, SensorClass
 from sensorpool.publish import canvas
 
 KEY_LENGTH = 250
+_EXTERNAL_ID_LENGTH = 64
+_SPANS = ("poke_interval", "timeout", "execution_timeout", "max_wait")
+_FLAGS = ("exponential_backoff", "soft_fail", "silent_fail", "never_fail")
 _NAMES = {field.name for field in fields(Registration)} - {"key", "sensor"} | set(Key._fields)
 _parse = json.JSONDecoder().raw_decode  # of a text that we wrote: `json.loads` first looks for its encoding and spaces
 
@@ -60,14 +63,7 @@ def from_mapping(named: Mapping[str, Any]) -> Registration:
         name = min(map(str, unknown))[:80]
         raise Refused(f"there is no field {name!r} in a registration{nearest(name, _NAMES)}")
     given = {name: value for name, value in rest.items() if value is not None}
-    take = given.pop
-    key = key_of(
-        dag_id=take("dag_id", None),
-        task_id=take("task_id", None),
-        run_id=take("run_id", None),
-        map_index=take("map_index", None),
-        try_number=take("try_number", None),
-    )
+    key = key_of(**{name: given.pop(name, None) for name in Key._fields})
     return Registration(sensor=sensor, key=key, **given)
 
 
@@ -107,6 +103,8 @@ def check(registration: Registration, settings: Settings, classes: Classes, *, t
     op_classpath, poke_context = condition(registration.sensor, registration.poke_context)
     op_classpath = classes.allow(op_classpath)
     identity = identify(op_classpath, {} if poke_context is None else poke_context)
+    if registration.external_id is not None:
+        check_name("external_id", registration.external_id, _EXTERNAL_ID_LENGTH)
     if try_out:
         classes.try_out(op_classpath, _parse(identity.poke_context)[0])
     return CheckedRegistration(
@@ -115,7 +113,7 @@ def check(registration: Registration, settings: Settings, classes: Classes, *, t
         is_fresh=registration.key is None,
         execution_context=_execution_context(registration, settings),
         on_settled=_callbacks(registration, settings),
-        external_id=_external_id(registration.external_id),
+        external_id=registration.external_id,
         logical_date=_milliseconds(registration.logical_date),
         family=_family(op_classpath, registration.family),
         backend=_backend(registration.backend, classes.known(op_classpath), identity.poke_context),
@@ -156,50 +154,21 @@ def _check_key(key: Any) -> Key:
     return key
 
 
-def check_name(name: str, value: Any) -> None:
-    """Check a part of a key.
+def check_name(name: str, value: Any, longest: int = KEY_LENGTH) -> None:
+    """Check a part of a key: other text could forge lines of logs, control terminals, or be unknown to a database.
 
-    :raises Refused: when it is no printable text of at most `KEY_LENGTH` characters.
+    :raises Refused: when it is no text of 1 to so many printable characters, without spaces around it.
     """
-    if (
-        type(value) is str
-        and 0 < len(value) <= KEY_LENGTH
-        and value.isascii()
-        and value.isprintable()
-        and value[0] != " " != value[-1]
-    ):
-        return  # nearly all
-    if not isinstance(value, str) or not value:
-        raise Refused(f"{name} must be a non-empty string")
-    if len(value) > KEY_LENGTH:
-        raise Refused(f"{name} has {len(value)} characters; {KEY_LENGTH} are allowed")
-    if "\x00" in value:
-        raise Refused(f"{name} has a NUL character")
-    if value != value.strip():  # to MySQL, 'a' and 'a ' are equal
-        raise Refused(f"{name} begins or ends with a space")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise Refused(f"{name} has a lone surrogate, which UTF-8 cannot say") from None
-    if printable(value) != value:  # it could forge lines of logs, and control terminals
-        raise Refused(f"{name} has a control character")
+    is_text = isinstance(value, str) and 0 < len(value) <= longest and value == value.strip()
+    if is_text and ((value.isascii() and value.isprintable()) or printable(value) == value):
+        return
+    shown = printable(repr(value))[:80]
+    raise Refused(f"{name} must be a text of 1 to {longest} printable characters without spaces around it, not {shown}")
 
 
 def _check_whole_number(name: str, value: Any, least: int) -> None:
-    if type(value) is int and least <= value < 2**31:
-        return
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
         raise Refused(f"{name} must be a whole number of at least {least}")
-
-
-def _external_id(value: Any) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or not 0 < len(value) <= 64:
-        raise Refused("external_id must be a string of at most 64 characters")
-    if printable(value) != value:
-        raise Refused("external_id has a control character")
-    return value
 
 
 def _family(op_classpath: str, family: Any) -> int | None:
@@ -246,17 +215,9 @@ def _milliseconds(logical_date: Any) -> Milliseconds | None:
 
 
 def _execution_context(registration: Registration, settings: Settings) -> ExecutionContext:
-    poke_interval, timeout = registration.poke_interval, registration.timeout
-    given: dict[str, Any] = {
-        "poke_interval": settings.poke_interval if poke_interval is None else poke_interval,
-        "timeout": settings.timeout if timeout is None else timeout,
-        "execution_timeout": registration.execution_timeout,
-        "exponential_backoff": registration.exponential_backoff,
-        "max_wait": registration.max_wait,
-        "soft_fail": registration.soft_fail,
-        "silent_fail": registration.silent_fail,
-        "never_fail": registration.never_fail,
-    }
+    defaults = {"poke_interval": settings.poke_interval, "timeout": settings.timeout}
+    given = {name: getattr(registration, name) for name in (*_SPANS, *_FLAGS)}
+    given |= {name: default for name, default in defaults.items() if given[name] is None}
     try:
         return _check_execution_context(**given)
     except TypeError:  # a value that cannot be looked up
@@ -264,28 +225,13 @@ def _execution_context(registration: Registration, settings: Settings) -> Execut
 
 
 @lru_cache(maxsize=1_000, typed=True)
-def _check_execution_context(
-    *,
-    poke_interval: Any,
-    timeout: Any,
-    execution_timeout: Any,
-    exponential_backoff: Any,
-    max_wait: Any,
-    soft_fail: Any,
-    silent_fail: Any,
-    never_fail: Any,
-) -> ExecutionContext:
+def _check_execution_context(**given: Any) -> ExecutionContext:
     """Check an execution context. Cached, because nearly all registrations have the same one."""
-    checked = ExecutionContext(
-        poke_interval=_seconds("poke_interval", poke_interval),
-        timeout=_seconds("timeout", timeout, zero=True),
-        execution_timeout=_seconds_or_none("execution_timeout", execution_timeout, zero=True),
-        exponential_backoff=_flag("exponential_backoff", exponential_backoff),
-        max_wait=_seconds_or_none("max_wait", max_wait),
-        soft_fail=_flag("soft_fail", soft_fail),
-        silent_fail=_flag("silent_fail", silent_fail),
-        never_fail=_flag("never_fail", never_fail),
-    )
+    found: dict[str, Any] = {name: _flag(name, given[name]) for name in _FLAGS}
+    for name in _SPANS:
+        if given[name] is not None:
+            found[name] = _seconds(name, given[name], zero="timeout" in name)
+    checked = ExecutionContext(**found)
     if checked.soft_fail and checked.never_fail:  # Airflow's rule, and its words
         raise Refused("soft_fail and never_fail are mutually exclusive: set one of them")
     return checked
@@ -301,10 +247,6 @@ def _seconds(name: str, value: Any, *, zero: bool = False) -> float:
     if value < 0 or (value == 0 and not zero) or value > LONGEST_SPAN:
         raise Refused(f"{name} must be {'at least' if zero else 'more than'} 0 and at most ten years, in seconds")
     return float(value)
-
-
-def _seconds_or_none(name: str, value: Any, *, zero: bool = False) -> float | None:
-    return None if value is None else _seconds(name, value, zero=zero)
 
 
 def _flag(name: str, value: Any) -> bool:

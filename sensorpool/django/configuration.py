@@ -18,11 +18,6 @@ from sensorpool.model.words import nearest
 
 _DATABASE = f"{PREFIX}DATABASE"
 _MEND = f"name it in {PREFIX}DATABASE_URL"
-_OPTIONS = frozenset(  # of libpq
-    {"sslmode", "sslrootcert", "sslcert", "sslkey", "options", "passfile", "target_session_attrs", "connect_timeout"}
-    | {"application_name", "gssencmode", "channel_binding", "krbsrvname", "sslcrl", "sslpassword", "sslcompression"}
-    | {"ssl_min_protocol_version", "ssl_max_protocol_version", "hostaddr", "require_auth", "load_balance_hosts"}
-)
 # those that change what Django does with a connection, and no part of where it leads; the pool has limits of its own
 _OF_DJANGO = frozenset(
     {"isolation_level", "pool", "assume_role", "server_side_binding", "client_encoding", "charset", "init_command"}
@@ -113,12 +108,11 @@ def _url(project: Any, alias: object) -> str:
 
 
 def _query(driver: str, found: Mapping[str, Any]) -> dict[str, str]:
-    """Return the options of a connection as they stand in a URL.
+    """Return the options of a connection as they stand in a URL: libpq refuses one that it does not know.
 
     :raises SettingsError: when there is one that would be lost.
     """
-    options = {str(name): value for name, value in (found.get("OPTIONS") or {}).items()}
-    known = _OPTIONS if driver.startswith("postgresql") else frozenset({"connect_timeout"})
-    if lost := sorted(options.keys() - known - _OF_DJANGO):
+    options = {str(name): value for name, value in (found.get("OPTIONS") or {}).items() if name not in _OF_DJANGO}
+    if not driver.startswith("postgresql") and (lost := sorted(options.keys() - {"connect_timeout"})):
         raise SettingsError(f"{_DATABASE} names a database with the option {lost[0]!r}: {_MEND}")
-    return {name: str(value) for name, value in options.items() if name in known}
+    return {name: str(value) for name, value in options.items()}

@@ -101,7 +101,7 @@ class Registration:
     location: str | None = None
 
 
-class Instance(NamedTuple):
+class Registered(NamedTuple):
     """A registered sensor instance. ``created`` is false if the same key and try existed already.
 
     ``opened`` is true if no other instance waited for the same condition.

@@ -102,9 +102,9 @@ class Answers:
         """Read an exception: Airflow's rules for skip and fail, AIP-17's for infrastructure failures."""
         end_copy()  # at the fork another thread may have held a lock that is taken here
         if type(error) is Reported:
-            told = None if error.reason is None else sanitised(error.reason)
+            said = None if error.reason is None else sanitised(error.reason)
             seconds = time.monotonic() - began
-            return Report(group, began, error.outcome, told, None, seconds, error.trace, error.quiet_for)
+            return Report(group, began, error.outcome, said, None, seconds, error.trace, error.quiet_for)
         try:
             outcome, reason = self.outcome_of(error), reason_of(error)
         except BaseException:  # its attributes or its class raise

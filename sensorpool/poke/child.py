@@ -29,7 +29,7 @@ _PIECE = 65_536  # bytes that are read at once: as many as a pipe holds
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A group to poke apart."""
+    """A group to poke in a child process."""
 
     group: DueGroup
     op_classpath: str
@@ -200,10 +200,9 @@ class Child:
                 suspect, began, outcome = self.in_hand.pop(group_id), self.began.pop(group_id, at), Outcome(said)
                 self.hung += outcome is Outcome.POKE_TIMEOUT
                 self.ran_out = self.ran_out or message.get("ran_out", False)
-                trace = message.get("trace")
-                told = None if trace is None else Trace(*trace)
+                trace = None if (parts := message.get("trace")) is None else Trace(*parts)
                 quiet = message.get("quiet_for")
-                return suspect, Report(suspect.group, began, outcome, reason, value, at - began, told, quiet)
+                return suspect, Report(suspect.group, began, outcome, reason, value, at - began, trace, quiet)
             case {"question": _}:
                 self._on_question(message)
         return None

@@ -23,7 +23,6 @@ STINT = 30.0  # seconds after which a child takes no more groups
 _IN_A_CHILD = 64  # pokes at once in one child of a wide lane
 _ALONE = 4  # children at once that poke one group each
 _HUNG = 4  # a child may have so many times its slots in hung pokes, which keep their memory
-_HAND_IN_EVERY = 0.2  # seconds
 _CLOSING = 2.0  # seconds that threads have to end once their children are killed
 
 log = logger(__name__)
@@ -184,9 +183,7 @@ class IsolatedLane:
 
     def _drive(self, driver: _Driver, child: Child) -> None:
         """Feed a child and hand its reports in, until it has nothing in hand or is over."""
-        reports: list[Report] = []
-        handed_in = time.monotonic()
-        ends = handed_in + STINT
+        ends = time.monotonic() + STINT
         # a poke that has not begun by then never will: the child cannot start a thread, or is stopped
         gives_up = ends + self._settings.poke_timeout + START_LIMIT
         while not child.is_over:
@@ -194,14 +191,10 @@ class IsolatedLane:
                 self._fill(driver, child, ends)
             if not child.in_hand or time.monotonic() > gives_up:
                 break
-            for suspect, report in child.hear():
-                reports.append(report)
-                if not driver.is_alone:
-                    self._slots.release(suspect.op_classpath)
-            if time.monotonic() - handed_in > _HAND_IN_EVERY:
-                self._hand_in(reports)
-                reports, handed_in = [], time.monotonic()
-        self._hand_in(reports)
+            heard = child.hear()
+            for suspect, _ in () if driver.is_alone else heard:
+                self._slots.release(suspect.op_classpath)
+            self._hand_in([report for _, report in heard])
 
     def _fill(self, driver: _Driver, child: Child, ends: float) -> None:
         """Give a child the groups that it has room for, and have another thread take the rest."""

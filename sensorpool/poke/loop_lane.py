@@ -2,7 +2,7 @@
 
 A coroutine that overruns is cancelled. A coroutine that blocks the loop cannot be cancelled: then the loop is given up
 with its thread, the blocker is reported, and all other pokes move to a new loop. A poke that stops the loop affects no
-other poke. Pokes that another one cancels are poked again, each apart.
+other poke. Pokes that another one cancels are poked again, each in a child process.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ class LoopLane(Lane[PokeUnit]):
         """Leave a loop that is blocked. The poke that holds it overran; the others begin again on another loop.
 
         If the task of no poke holds it (a callback does, or another task), any of them may be to blame: all of them
-        overran, and each is poked apart.
+        overran, and each is poked in a child process.
         """
         holder = loop.holder
         with loop.lock:

@@ -53,7 +53,7 @@ class Poking:
         self._undecided: list[PokeUnit] = []  # by shared calls: each needs a poke of its own
         self._moved = time.monotonic()  # when a poke was last begun or reported
         self._waited = 0  # how many waited at that time
-        self._has_said = False
+        self._has_logged = False
 
     def put(self, units: Sequence[PokeUnit], ids: Sequence[int]) -> None:
         """Deal groups out to the lanes."""
@@ -114,8 +114,8 @@ class Poking:
             try:
                 lane.supervise()
             except Exception:  # the reports are collected all the same, from both lanes
-                if not self._has_said:
-                    self._has_said = True
+                if not self._has_logged:
+                    self._has_logged = True
                     log.exception("a lane of pokes cannot be looked after")
             for some in lane.collect():
                 collected.extend(some)

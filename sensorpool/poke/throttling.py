@@ -14,7 +14,7 @@ from typing import Any
 from sensorpool.sensors.failures import http_statuses, within
 
 NO_BACKEND_OF_ITS = -1.0  # in the place of seconds: the failure is the pool's own, and says nothing of a backend
-UNTOLD = 5.0  # seconds that a backend is left alone which does not say for how long
+UNNAMED = 5.0  # seconds that a backend is left alone which does not say for how long
 LONGEST = 600.0  # seconds: a backend that asks for more is asked again all the same
 _CHAIN = 10  # exceptions, of those that an exception comes from
 # the packages whose exceptions carry the answer of a server; an exception of another package is its own affair, and may
@@ -97,18 +97,18 @@ def seconds_of(retry_after: object) -> float | None:
 
 def _of_one(error: BaseException) -> float | None:
     """Return the seconds that one exception says."""
-    if (told := seconds_of(getattr(error, "retry_after", None))) is not None:
-        return told
+    if (named := seconds_of(getattr(error, "retry_after", None))) is not None:
+        return named
     if _is_full_database(error):
-        return UNTOLD
+        return UNNAMED
     if not any(cls.__module__.partition(".")[0] in _CLIENTS for cls in type(error).__mro__):
         return None
     asked = _asked_for(error)
     statuses = set(http_statuses(error))
     if _TOO_MANY in statuses or (asked is not None and statuses & _WITH_RETRY_AFTER):
-        return UNTOLD if asked is None else asked
+        return UNNAMED if asked is None else asked
     if not _OF_QUOTAS.isdisjoint(_codes(error)):
-        return UNTOLD if asked is None else asked
+        return UNNAMED if asked is None else asked
     return None
 
 

@@ -11,6 +11,7 @@ limit of the job.
 
 import faulthandler
 import threading
+from contextlib import suppress
 
 from sensorpool.instrumentation.background import BackgroundThread
 
@@ -26,7 +27,8 @@ def arm(seconds: float, file: int = 2) -> None:
     :param file: where it is written where the threads stand. Celery replaces `sys.stderr` with an object that has no
         descriptor.
     """
-    faulthandler.dump_traceback_later(seconds, exit=True, file=file)
+    with suppress(RuntimeError, MemoryError):  # its thread cannot be started: the next call tries again
+        faulthandler.dump_traceback_later(seconds, exit=True, file=file)
 
 
 class Watchdog:

@@ -3,7 +3,8 @@
 from contextlib import suppress
 
 from amqp.exceptions import MessageNacked
-from kombu import Connection, Exchange, Queue
+from kombu import Connection as Connection
+from kombu import Exchange, Queue
 
 from sensorpool.config.settings import Settings
 from sensorpool.publish import wire

@@ -78,19 +78,10 @@ def count_instances(connection: Connection, selection: Selection) -> int:
     return int(connection.execute(select(count_rows).select_from(s).where(*selection.conditions())).scalar_one())
 
 
-def conditions(connection: Connection, instance_ids: Collection[int]) -> dict[int, tuple[State, int]]:
-    """Return the state of each of these instances that exists, and the hashcode of what it waits for."""
-    query = select(s.c.id, s.c.state, s.c.hashcode).where(among(s.c.id))
-    return {row[0]: (State(row[1]), row[2]) for row in connection.execute(query, {"ids": list(instance_ids)})}
-
-
-def ends(connection: Connection, instance_ids: Collection[int]) -> dict[int, str]:
-    """Return in words how each of these instances ended that is there: what it waited for, and the reason."""
-    query = select(s.c.id, s.c.op_classpath, s.c.state, s.c.reason).where(among(s.c.id))
-    return {
-        row.id: f"instance {row.id} ({row.op_classpath}) is {row.state}" + (f": {row.reason}" if row.reason else "")
-        for row in connection.execute(query, {"ids": list(instance_ids)})
-    }
+def states(connection: Connection, instance_ids: Collection[int]) -> dict[int, State]:
+    """Return the state of each of these instances that exists."""
+    query = select(s.c.id, s.c.state).where(among(s.c.id))
+    return {row[0]: State(row[1]) for row in connection.execute(query, {"ids": list(instance_ids)})}
 
 
 def has_external(connection: Connection, before: Milliseconds) -> bool:

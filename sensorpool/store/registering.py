@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, insert, select, tuple_
 from sqlalchemy.dialects import mysql, sqlite
 
 from sensorpool.model.states import State
-from sensorpool.model.values import Instance, Key, Milliseconds
+from sensorpool.model.values import Key, Milliseconds, Registered
 from sensorpool.store import registering_postgres, troubles
 from sensorpool.store.dialects import lower
 from sensorpool.store.rows import KnownTry, NewGroup, NewInstance, is_later_try
@@ -61,7 +61,7 @@ def join(
     instances: Mapping[Key, NewInstance],
     chosen: Sequence[Key],
     now: Milliseconds | None,
-) -> list[Instance]:
+) -> list[Registered]:
     """Make the groups, or take the next version of existing ones, and insert the instances.
 
     In both cases the rows of the groups are locked: within a group, the order of versions is the order of commits.
@@ -79,13 +79,13 @@ def join(
     return [_made(row, groups, instances) for row in rows]
 
 
-def _made(row: Any, groups: Mapping[bytes, NewGroup], instances: Mapping[Key, NewInstance]) -> Instance:
+def _made(row: Any, groups: Mapping[bytes, NewGroup], instances: Mapping[Key, NewInstance]) -> Registered:
     """Return the instance of a row of `_ADDED`; its group is new if no version is older than the batch."""
     instance_id, group_id, version = row[5:]
     key = Key._make(row[:5])
     group = groups[instances[key].joined_digest]
     opened = version == group.members
-    return Instance(instance_id, group_id, group.hashcode, group.shardcode, State.SENSING, True, key, opened)
+    return Registered(instance_id, group_id, group.hashcode, group.shardcode, State.SENSING, True, key, opened)
 
 
 def _join(

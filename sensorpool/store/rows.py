@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from sensorpool.model.states import State
-from sensorpool.model.values import Instance, Key
+from sensorpool.model.values import Key, Registered
 
 
 class NewGroup(NamedTuple):
@@ -70,6 +70,6 @@ class KnownTry(NamedTuple):
         return Key(self.dag_id, self.task_id, self.run_id, self.map_index, self.try_number)
 
     @property
-    def instance(self) -> Instance:
+    def instance(self) -> Registered:
         """The instance, as one that existed already."""
-        return Instance(self.id, self.group_id, self.hashcode, self.shardcode, State(self.state), False, self.key)
+        return Registered(self.id, self.group_id, self.hashcode, self.shardcode, State(self.state), False, self.key)

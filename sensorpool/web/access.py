@@ -1,8 +1,8 @@
-"""Who may see and do what on the pages. The application that serves the pages says so; the pages ask it."""
+"""What the application that serves the pages says: who may see and do what, and what it knows beside the pool."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from sensorpool.admin.conditions import Seen
 
@@ -55,3 +55,19 @@ class Access(Protocol):
     @property
     def reader(self) -> Callable[..., Reader]:
         """A dependency of FastAPI that returns who asks. It raises `Denied` for who may see nothing."""
+
+
+class Surroundings:
+    """Nothing is around the pages; an application that serves them in a place of its own overrides this."""
+
+    def sentences(self, shown: dict[str, Any], reader: Reader) -> dict[str, str]:  # noqa: ARG002
+        """Return further sentences about an instance, by what they are about. It raises nothing.
+
+        :param shown: as `admin.instances.show` returns it.
+        :param reader: what this reader may not see is not told.
+        """
+        return {}
+
+    def figures(self) -> dict[str, str]:
+        """Return further figures of the overview, by their labels. It raises nothing."""
+        return {}

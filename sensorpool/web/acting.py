@@ -2,29 +2,24 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse
 
 from sensorpool.admin import actions, conditions
 from sensorpool.client.pool import Pool
-from sensorpool.web import forms
 from sensorpool.web.access import Access, Denied, Reader
 from sensorpool.web.looking import visible_instance
-from sensorpool.web.rendering import Pages, kept_query
+from sensorpool.web.rendering import kept_query
 
 _SEE_OTHER = 303
 
 
-def routes(pool: Pool, access: Access, pages: Pages) -> APIRouter:  # noqa: ARG001  # as of `looking`
+def routes(pool: Pool, access: Access) -> APIRouter:
     """Return the routes of the actions."""
     router = APIRouter()
 
-    def acting(
-        request: Request,
-        reader: Annotated[Reader, Depends(access.reader)],
-        form_token: Annotated[str, Form(alias=forms.FIELD, max_length=100)] = "",
-    ) -> Reader:
-        forms.check(request, form_token)
+    def acting(request: Request, reader: Annotated[Reader, Depends(access.reader)]) -> Reader:
+        _check_origin(request)
         return reader
 
     Actor = Annotated[Reader, Depends(acting)]
@@ -57,6 +52,20 @@ def routes(pool: Pool, access: Access, pages: Pages) -> APIRouter:  # noqa: ARG0
         return _back(request, "/quarantine")
 
     return router
+
+
+def _check_origin(request: Request) -> None:
+    """Check that a form is from our own pages: a browser says where it is from, and no site can change that.
+
+    :raises Denied: when it is from elsewhere.
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:  # holds behind a proxy that changes the host's name, too
+        is_ours = site in {"same-origin", "none"}
+    else:  # no browser, or one that has no TLS to this host
+        is_ours = origin is None or origin.partition("://")[2] == request.headers.get("host")
+    if not is_ours:
+        raise Denied("the form comes from another site")
 
 
 def _must_change(pool: Pool, reader: Reader, instance_id: int) -> None:

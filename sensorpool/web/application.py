@@ -14,11 +14,8 @@ from sensorpool.errors import KeyConflict, Refused, SensorpoolError, Unknown
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 from sensorpool.web import acting, looking, waking
-from sensorpool.web.access import Access, Denied
+from sensorpool.web.access import Access, Denied, Surroundings
 from sensorpool.web.rendering import STATIC, Pages, secure
-from sensorpool.web.surroundings import Surroundings
-
-_DIGITS = 5  # of the length of a request's body: 9,999 bytes at most
 
 log = logger(__name__)
 
@@ -37,19 +34,13 @@ def application(
     pages = Pages()
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.include_router(looking.routes(pool, access, pages, surroundings or Surroundings()))
-    app.include_router(acting.routes(pool, access, pages))
+    app.include_router(acting.routes(pool, access))
     if wake_token:
         app.include_router(waking.routes(pool, wake_token))
     _answer_errors(app, pages)
 
     @app.middleware("http")
-    async def refuse_large(request: Request, call_next: RequestResponseEndpoint) -> Response:
-        """Refuse what no form of ours sends, before it is read: its sender may not even be logged in."""
-        length = request.headers.get("content-length", "0")
-        is_long = not (length.isascii() and length.isdecimal() and len(length) < _DIGITS)
-        is_wake_up = wake_token and request.url.path == waking.PATH  # has a limit of its own
-        if (is_long or "transfer-encoding" in request.headers) and not is_wake_up:
-            return pages.page(request, None, "error", 413, line="no form of these pages is that long")
+    async def add_headers(request: Request, call_next: RequestResponseEndpoint) -> Response:
         answer = await call_next(request)
         if "etag" in answer.headers:
             answer.headers["Cache-Control"] = "no-cache"  # a browser keeps our files, and asks whether they are new

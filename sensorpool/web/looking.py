@@ -8,16 +8,15 @@ from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
-from sensorpool.admin import actions, conditions, explain, findings, instances, quarantine
+from sensorpool.admin import actions, conditions, explain, findings, instances
 from sensorpool.admin.status import overview
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unknown
 from sensorpool.model.states import Outcome, State
 from sensorpool.store.conditions import Order, Wanted
 from sensorpool.store.inspecting import Selection
-from sensorpool.web.access import Access, Denied, Reader
+from sensorpool.web.access import Access, Denied, Reader, Surroundings
 from sensorpool.web.rendering import Pages
-from sensorpool.web.surroundings import Surroundings
 
 ON_A_PAGE = 50
 _LAST = 2**31
@@ -106,7 +105,7 @@ def routes(pool: Pool, access: Access, pages: Pages, surroundings: Surroundings)
 
     @router.get("/quarantine")
     def in_quarantine(request: Request, reader: AReader) -> HTMLResponse:
-        return pages.page(request, reader, "quarantine", rows=_of_the_pool(reader, quarantine.quarantined(pool)))
+        return pages.page(request, reader, "quarantine", rows=_of_the_pool(reader, actions.quarantined(pool)))
 
     @router.get("/actions")
     def of_actions(

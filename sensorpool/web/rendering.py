@@ -12,7 +12,6 @@ from starlette.responses import HTMLResponse, Response
 from sensorpool.config import __version__
 from sensorpool.instrumentation.redaction import printable
 from sensorpool.model.words import ago
-from sensorpool.web import forms
 from sensorpool.web.access import Reader
 
 _HERE = Path(__file__).parent
@@ -49,20 +48,16 @@ class Pages:
         :param reader: who asks; None: a page without forms, for who is not logged in.
         :param name: of the template.
         """
-        form_token = forms.value_of(request)
         text = self._templates.get_template(f"{name}.html").render(
             reader=reader,
             root=request.scope.get("root_path", ""),
             path=request.url.path,
-            form_token=form_token,
             keep=kept_query(request),
             version=__version__,
             **values,
         )
         response = HTMLResponse(text, code)
         secure(response)
-        if reader is not None:
-            forms.keep(request, response, form_token)
         return response
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -151,7 +150,7 @@ def test_config_shows_where_each_setting_comes_from(tmp_path: Path) -> None:
             timeout=60,
         )
         assert done.returncode == 0, done.stderr
-        cells = (re.split(r" {2,}", line) for line in done.stdout.splitlines())
+        cells = (line.split("\t") for line in done.stdout.splitlines())
         return {name: rest for name, *rest in cells}, done.stderr
 
     found, said = shown(AIRFLOW__SENSORPOOL__LEASE_TTL="40")

@@ -14,10 +14,10 @@ from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.task import deferral
 from sensorpool.errors import KeyConflict
 from sensorpool.model.states import State
-from sensorpool.model.values import Instance, Key, Registration
+from sensorpool.model.values import Key, Registered, Registration
 from tests.airflow.running import pool_of_process
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def pool(postgres_database: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
         yield made
 
 
-def register(external_id: str | None, name: str = "x", try_number: int = 1) -> Instance:
+def register(external_id: str | None, name: str = "x", try_number: int = 1) -> Registered:
     key = Key("dag", "wait", "scheduled__2030-01-31", try_number=try_number)
     context: dict[str, Any] = {"folder": "/nowhere", "name": name}
     return deferral.register(Registration(sensor=SENSOR, poke_context=context, key=key, external_id=external_id))

@@ -16,7 +16,7 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 from harness.until import PATIENCE, until
 from sensorpool import Pool, Settings
 from sensorpool.admin import findings, status, working
-from sensorpool.admin.drain import drain
+from sensorpool.admin.actions import drain
 from sensorpool.airflow import trigger as triggers
 from sensorpool.airflow.configuration import AirflowSettings
 from sensorpool.airflow.trigger import PauseTrigger, PoolTrigger

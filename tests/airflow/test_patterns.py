@@ -251,9 +251,8 @@ print(json.dumps([found, [name for name in sys.modules if name.startswith("airfl
 
 
 def test_doctor_says_which_version_the_classes_were_proved_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sensorpool.admin import allowed_classes
 
-    monkeypatch.setattr(allowlist, "version", lambda name: "99.0")
+    monkeypatch.setattr(allowed_classes, "version", lambda name: "99.0")
     [finding] = allowed_classes.look(Settings.load(sensors_enabled="airflow.providers.http.*"))
     proved = catalog.proved().versions["airflow.providers.http"].version
     assert f"of airflow.providers.http 99.0 (proved with {proved}): HttpSensor" in finding.said

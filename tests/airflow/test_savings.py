@@ -19,11 +19,10 @@ from airflow.sdk import DAG
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-from sensorpool.admin.savings import airflow_rows
-from sensorpool.admin.savings.airflow_rows import Part
-from sensorpool.admin.savings.database import ReadOnlyDatabase
+from sensorpool.admin.savings import airflow_database
+from sensorpool.admin.savings.airflow_database import Part, ReadOnlyDatabase
 from sensorpool.admin.savings.estimate import START_SECONDS, Mode
-from sensorpool.admin.savings.sensors import SensorTask, sensors_in
+from sensorpool.admin.savings.records import SensorTask, sensors_in
 from sensorpool.admin.savings.survey import survey
 from tests.airflow.metadata import Metadata
 from tests.support import airflow_tables
@@ -66,7 +65,7 @@ def test_the_sensors_of_a_dag_that_airflow_has_serialized(
     airflow_metadata: Metadata, database: ReadOnlyDatabase
 ) -> None:
     airflow_metadata.add_dag(waits("savings_serialized"))
-    found = sensors_in(*database.read(airflow_rows.serialized, "savings_serialized"))
+    found = sensors_in(*database.read(airflow_database.serialized, "savings_serialized"))
     assert found == {
         "poke": SensorTask("poke", FILE),
         "again": SensorTask("again", FILE, reschedule=True),
@@ -124,9 +123,9 @@ def test_its_statements_find_their_rows_by_an_index(airflow_metadata: Metadata, 
         seen: list[tuple[str, object]] = []
         event.listen(connection, "before_cursor_execute", lambda *each: seen.append((each[2], each[3])))
         for question in (
-            airflow_rows.tries,
-            airflow_rows.events,
-            airflow_rows.rendered_fields,
+            airflow_database.tries,
+            airflow_database.events,
+            airflow_database.rendered_fields,
         ):
             list(question(connection, part))
         connection.execute(text("SET LOCAL enable_seqscan = off"))

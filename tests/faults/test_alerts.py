@@ -16,19 +16,19 @@ import psutil
 import pytest
 from sqlalchemy import make_url, text
 
+from harness.scripted import land, pokes
 from harness.servers import Elsewhere, Server, fresh_database
 from harness.service import children, kill_tree
 from harness.until import until
 from sensorpool.publish import wire
 from sensorpool.service.app import make_app
-from sensorpool.testing import land, pokes
 from tests.faults.conftest import record_of
 from tests.faults.stand import Stand, stand_on
 from tests.faults.trial import OF_FAULTS, RECORDING
 from tests.support.promtool import Phase, check, firing, promtool, series_of
 from tests.support.scrapes import Sample, free_port, scrape, total, values
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 BACKEND = f"{RECORDING}.Backend"
 GO_ON = "theirs.go_on"  # a task that on_settled may call
 ROLE = f"watched_{os.urandom(6).hex()}"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.until import until
-from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import OF_FAULTS, lasts
 from tests.support.sensors.backends import tell

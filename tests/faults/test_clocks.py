@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
+from harness.scripted import pokes
 from harness.servers import Elsewhere, PostgresServer, RedisServer, fresh_database
 from harness.service import kill_tree
 from harness.until import until
 from sensorpool.model.states import State
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import pokes
 from tests.faults.stand import Stand, stand_on
 from tests.faults.trial import FULL, SENSOR, Record
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from harness import audit
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
 from sensorpool.errors import Refused
 from sensorpool.model.states import State
-from sensorpool.testing import land, pokes
 from tests.faults.trial import RECORDING, Record
 
 INTERVAL = 2.0
-ASYNC, SYNC = "sensorpool.testing.AsyncScriptedSensor", "sensorpool.testing.ScriptedSensor"
+ASYNC, SYNC = "harness.scripted.AsyncScriptedSensor", "harness.scripted.ScriptedSensor"
 INNOCENTS = 12
 SLOW = 3.0  # seconds: longer than a job
 CRASHES = {"segfault": "SIGSEGV", "exit": "exit code 3"}

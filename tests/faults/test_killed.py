@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.scripted import land, pokes
 from harness.service import Service, children, kill_tree
 from harness.until import until
 from sensorpool.publish import listen
 from sensorpool.store import inspecting
-from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import FULL, SENSOR
 

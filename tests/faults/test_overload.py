@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
-from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import RECORDING, SENSOR, Record, Trial
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from sqlalchemy import text
 
+from harness.scripted import land, pokes
 from harness.until import until
 from sensorpool.model.states import State
-from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import SENSOR, runs
 
@@ -18,7 +18,7 @@ import sys
 from sensorpool import Pool
 number, folder = int(sys.argv[1]), sys.argv[2]
 sensors = [
-    {"sensor": "sensorpool.testing.ScriptedSensor", "poke_context": {"folder": folder, "name": f"many{n % 12_000}"},
+    {"sensor": "harness.scripted.ScriptedSensor", "poke_context": {"folder": folder, "name": f"many{n % 12_000}"},
      "dag_id": f"dag{n % 50}", "task_id": f"t{n}", "run_id": "many", "poke_interval": 600.0}
     for n in range(number * 2_500, (number + 1) * 2_500)
 ]

@@ -5,12 +5,12 @@ from typing import Any
 
 import redis
 
+from harness.scripted import land, pokes
 from harness.servers import RedisServer
 from harness.until import until
 from sensorpool import Instance
 from sensorpool.model.trouble import HEALTHY, Trouble
 from sensorpool.store.troubles import of_range
-from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import RECORDING, SENSOR, Trial, lasts, outage
 

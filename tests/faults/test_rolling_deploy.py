@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness import audit
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
-from sensorpool.testing import land, pokes
 from tests.faults.trial import Record
 
 ROOT = Path(__file__).parents[2]
 FLEET = """
-from sensorpool.testing import ScriptedSensor
+from harness.scripted import ScriptedSensor
 
 class Fleet(ScriptedSensor):
     poke_context_fields = {fields}

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.service import children, kill_tree
 from harness.until import until
 from sensorpool.errors import Refused
 from sensorpool.model.identity import Identity, identify
-from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import SENSOR
 
@@ -56,7 +56,7 @@ BY_HAND = {
     "depth 2,000": ("poke_context", json.dumps({"folder": [0]}).replace("0", "[" * 20_000), "RecursionError|JSON"),
     "no object": ("poke_context", "[1]", "TypeError"),
     "an argument more": ("poke_context", '{"folder": "f", "name": "n", "evil": 1}', "evil"),
-    "a class that is missing": ("op_classpath", "sensorpool.testing.Missing", "is not enabled|has no class"),
+    "a class that is missing": ("op_classpath", "harness.scripted.Missing", "is not enabled|has no class"),
     "a class that is not listed": ("op_classpath", "os.system", "is not enabled"),
     "a module that is missing": ("op_classpath", "no.such.Thing", "is not enabled"),
     "no class path": ("op_classpath", "__import__('os')", "is not a class path"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.errors import Unreachable
@@ -15,7 +16,6 @@ from sensorpool.model.states import State
 from sensorpool.service.standalone import Standalone
 from sensorpool.store import engine
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import land, pokes
 from tests.faults.trial import SENSOR, Record
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from harness import audit
+from harness.scripted import land, pokes
 from harness.service import Service, children
 from harness.until import until
 from sensorpool.model.states import State
-from sensorpool.testing import land, pokes
 from tests.faults.test_crashes import lateness
 from tests.faults.trial import OF_FAULTS, RECORDING
 
 ODD = ("LogsLazily", "HangsAtItsEnd", "AddsHandlers")
-SYNC, ASYNC = "sensorpool.testing.ScriptedSensor", "sensorpool.testing.AsyncScriptedSensor"
+SYNC, ASYNC = "harness.scripted.ScriptedSensor", "harness.scripted.AsyncScriptedSensor"
 INNOCENTS = 12
 
 

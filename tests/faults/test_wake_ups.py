@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.until import until
 from sensorpool.leases.waking import GAP
-from sensorpool.testing import land, pokes
 from tests.faults.stand import Stand
 from tests.faults.trial import lasts
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 GROUPS, HOUR = 200, 3_600.0
 THREADS, SPAN = 8, 6.0  # seconds
 

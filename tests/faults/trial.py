@@ -16,13 +16,13 @@ from typing import Any
 from sqlalchemy import text
 
 from harness import audit
+from harness.scripted import Poke, land, pokes
 from harness.service import Service
 from harness.until import until
 from sensorpool.model.states import State
-from sensorpool.testing import Poke, land, pokes
 
 FULL = os.environ.get("SENSORPOOL_TEST_FULL") == "1"
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 RECORDING = "tests.support.sensors.recording"
 OF_FAULTS = tuple(f"{RECORDING}.{name}" for name in ("Backend", "Slow", "Ends", "EndsLater", "Says"))
 GROUPS, SENSORS = 12, 20

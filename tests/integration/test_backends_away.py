@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.until import until
 from sensorpool import Pool
 from sensorpool.admin.findings import health
@@ -16,7 +17,6 @@ from sensorpool.admin.instances import show
 from sensorpool.admin.status import overview, status
 from sensorpool.model.states import State
 from sensorpool.model.trouble import Trouble
-from sensorpool.testing import land, pokes
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath
 from tests.support.sensors.backends import Asks, NamesItsBackend, tell

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.until import until
 from sensorpool import Pool
 from sensorpool.admin.instances import show
@@ -20,7 +21,6 @@ from sensorpool.model.states import State
 from sensorpool.poke import classes
 from sensorpool.poke.shared_call import Question
 from sensorpool.store import loading
-from sensorpool.testing import land, pokes
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath
 from tests.support.sensors.backends import Asks

@@ -16,7 +16,6 @@ from sqlalchemy import insert, text, update
 from harness.servers.scripted_amqp import ScriptedAmqp
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.admin import callbacks as waiting_callbacks
 from sensorpool.admin import findings, instances, status
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact
@@ -29,7 +28,7 @@ from sensorpool.worker.context import Worker
 from sensorpool.worker.rescue import rescue
 
 Make = Callable[..., tuple[Pool, Worker]]
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 GO_ON = "theirs.go_on"
 
 
@@ -127,7 +126,7 @@ def test_nothing_settled_waits_for_the_brokers_of_callbacks(make: Make) -> None:
 def test_cancel_returns_though_our_own_broker_is_a_black_hole(make_pool: Callable[..., Pool]) -> None:
     with black_hole() as (url, came):
         pool = make_pool(sensors_enabled=SCRIPTED, redis_url="redis://127.0.0.1:1", broker_url=url)
-        pool._nudge = lambda *_, **__: None  # type: ignore[method-assign]
+        pool.nudger.nudge = lambda *_, **__: None  # type: ignore[method-assign]
         one = pool.register(SCRIPTED, {"folder": "/nowhere", "name": "x"})
         began = time.monotonic()
         assert pool.cancel(one.id) is State.CANCELLED
@@ -398,5 +397,5 @@ def test_all_are_tried_again_at_an_operators_wish(each_database: str) -> None:
         with pool.database.engine.begin() as connection:
             row = {"task": GO_ON, "created_at": 1, "next_try_at": 2, "tries": 3}
             connection.execute(insert(callback), [row | {"instance_id": number} for number in (1, 2)])
-        assert waiting_callbacks.hurry(pool) == 2
+        assert pool.database.run(callback_rows.hurry, pool.database.read(pool.database.now)) == 2
         assert [each["tries"] for each in pool.database.read(callback_rows.waiting, 10)] == [0, 0]

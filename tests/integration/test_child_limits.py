@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.service import Service, children
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.model.states import State
 from sensorpool.poke.child import START_LIMIT
-from sensorpool.testing import land, pokes
 from sensorpool.worker import context as worker
 from sensorpool.worker.background import Background
 from sensorpool.worker.context import Worker
 from tests.support.troubled import put_in_trouble, trouble_of
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 WAITS = "tests.support.sensors.hanging.WaitsToBeKilled"
 
 

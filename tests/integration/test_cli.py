@@ -115,7 +115,7 @@ def test_register_from_lines_reports_the_refused_by_number(run: Run) -> None:
         json.dumps(good),  # no task_id
         json.dumps(good | {"task_id": "t3", "poke_context": {"path": "relative"}}),
         "[]",
-        json.dumps(good | {"task_id": "t4", "poke_context": {"path": "x" * 1_000_000}}),
+        json.dumps(good | {"task_id": "t4", "poke_context": {"path": "x" * 900_000}}),
         "",
         json.dumps(good | {"task_id": "t2"}),  # the same once more
     ]
@@ -254,8 +254,8 @@ def test_letters_that_the_locale_has_not_end_nothing(run: Run, tmp_path: Path, e
         (("wait", "12345"), 1, "there is no instance 12345"),
         (("show", "x"), 2, "not a valid integer"),
         (("nonsense",), 2, "No such command 'nonsense'."),
-        (("statsu",), 2, "No such command 'statsu' (did you mean status?)."),
-        (("db", "upgrad"), 2, "No such command 'upgrad' (did you mean upgrade?)."),
+        (("statsu",), 2, "No such command 'statsu'. Did you mean 'status'?"),
+        (("db", "upgrad"), 2, "No such command 'upgrad'. Did you mean 'upgrade'?"),
         (
             ("register", "sensorpool.sensors.Pathsensr", '{"path": "/x"}'),
             2,
@@ -345,27 +345,19 @@ def test_a_command_that_looks_makes_no_database(tmp_path: Path, command: tuple[s
 
 
 PRINTS = """
-import os, click
-from sensorpool.cli.output import json_option, print_json
+from sensorpool.cli.output import own_output, print_json
 
-@click.command()
-@json_option
-def prints(as_json):
+with own_output():
     print("said")
-    os.write(1, b"said")
-    click.echo("said")
     print_json({"letter": "ä"})
     print("said")
-
-prints()
 """
 
 
-def test_with_json_nothing_else_is_on_standard_output(tmp_path: Path) -> None:
-    given = [sys.executable, "-c", PRINTS, "--json"]
-    done = subprocess.run(given, env=os.environ | {"PYTHONIOENCODING": "utf-8"}, capture_output=True, timeout=60)
+def test_what_other_code_prints_is_not_on_standard_output(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", PRINTS], capture_output=True, timeout=60)
     assert (done.returncode, json.loads(done.stdout)) == (0, {"letter": "ä"}), done.stderr
-    assert done.stderr.count(b"said") == 4
+    assert done.stderr.count(b"said") == 2
 
 
 def test_it_is_a_celery_command_too(run: Run, tmp_path: Path) -> None:
@@ -488,7 +480,7 @@ def test_status_has_the_ranges_by_an_option(run: Run) -> None:
     assert run("status").stdout.splitlines()[0] == "0 sensing in 0 groups; 0 success, 0 failed, 0 skipped, 0 cancelled"
     assert "shards" not in run("status").stdout
     lines = run("status", "--ranges", SENSORPOOL_SHARDS="2").stdout.splitlines()
-    assert [line.split()[0] for line in lines[-4:]] == ["shard", "shards", "0-5000", "5000-10000"]
+    assert [line.split()[0] for line in lines[-3:]] == ["shards", "0-5000", "5000-10000"]
 
 
 def test_a_watch_shows_what_changes_until_ctrl_c(tmp_path: Path) -> None:

@@ -5,15 +5,15 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
-from sensorpool.testing import land, pokes
 from tests.support.pages import ROOT
 from tests.support.promtool import STEP, Phase, answering, check, series_of
 from tests.support.scrapes import Sample, free_port, scrape, total
 
 DASHBOARD = json.loads((ROOT / "monitoring" / "grafana.json").read_text())
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 _OF_PROMETHEUS = {"job", "instance"}  # labels that it adds to what it scrapes
 _STEPS = 20
 

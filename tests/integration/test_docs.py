@@ -53,7 +53,7 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         with Standalone(Settings.load()):
             yield folder
         if default._pool is not None:
-            default._pool[1].close()
+            default._pool.close()
             default._pool = None
 
 

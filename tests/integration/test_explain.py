@@ -130,7 +130,7 @@ def test_the_last_pokes_and_the_traceback_of_the_last_one(
     assert shown["last_pokes"][-1]["at"] == shown["last_poke_at"]
     assert shown["last_pokes"][-1]["reason"] == "ValueError: no such table: orders"
     assert shown["traceback"] == found["traceback"]
-    monkeypatch.setattr(inspecting, "pool_to_look_at", lambda: pool)  # its Redis is in this process
+    monkeypatch.setattr(inspecting.PoolView, "to_look_at", lambda: pool)  # its Redis is in this process
     for command in ("show", "explain"):
         said = CliRunner().invoke(main, [command, str(one)]).output
         assert said.rstrip().endswith("\nValueError: no such table: orders")
@@ -220,7 +220,7 @@ def test_the_command(pool: Pool, register: Callable[..., int], monkeypatch: pyte
     assert printed.exit_code == 0, printed.output
     assert printed.output.startswith("It waits no more: it was cancelled, 20")
     assert "\x1b" not in printed.output
-    assert f"condition  {__name__}.Says" in printed.output
+    assert f"condition\t{__name__}.Says" in printed.output
     as_json = CliRunner().invoke(main, ["explain", str(one), "--json"])
     assert json.loads(as_json.output)["state"] == "cancelled"
     none = CliRunner().invoke(main, ["explain", "123456"])
@@ -236,7 +236,7 @@ def test_what_stops_the_pool_is_the_first_line(
     pool: Pool, register: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = register()
-    monkeypatch.setattr(inspecting, "pool_to_look_at", lambda: pool)
+    monkeypatch.setattr(inspecting.PoolView, "to_look_at", lambda: pool)
     first, second, *rest = CliRunner().invoke(main, ["explain", str(one)]).output.splitlines()
     assert first.startswith("Ticks have stopped: ")
     assert second.endswith("its condition was not poked yet.")
@@ -286,13 +286,10 @@ def test_a_join_names_what_it_waits_for_and_what_failed_it(pool: Pool, worker: W
     until("the join ends", lambda: ended(every))
     told = explain(pool, every.id)
     assert told["why"].startswith("It waits no more: one of the instances that it waits for has ended without landing,")
-    assert told["ended_without_landing"] == (
-        f"instance {made[3].id} ({__name__}.Says) is failed: ValueError: no such table: orders"
-    )
+    assert f"instance {made[3].id} is failed" in told["reason"]
     assert "orders" not in told["reason"], "others may not be allowed to see it"
     for each in made[1:]:
         pool.cancel(each)
     until("the other ends", lambda: ended(one))
     told = explain(pool, one.id)
     assert "all instances that it waits for have ended without landing" in told["why"]
-    assert told["ended_without_landing"].endswith("; and 2 more")

@@ -13,6 +13,7 @@ from sensorpool.admin import findings
 from sensorpool.admin.explain import explain
 from sensorpool.admin.status import overview, status
 from sensorpool.cli.main import main
+from sensorpool.leases.incidents import Incidents
 from sensorpool.leases.outages import Outages
 from sensorpool.model.outage import throttled
 from sensorpool.store.schema import callback, poke_group, poke_quarantine
@@ -55,7 +56,7 @@ def fall_behind(pool: Pool, name: str = "some.task") -> int:
         connection.execute(update(poke_group).values(late_since=now))
     put_in_trouble(pool.database, [made.group_id], overruns=2)
     Outages(pool.leases.store).write(throttled(None, name, "429", time.monotonic(), 1, 60))
-    pool.child_deaths.add(name, 1, -9)
+    Incidents(pool.leases).add_death(name, 1, -9)
     return made.id
 
 

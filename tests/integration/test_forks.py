@@ -10,7 +10,6 @@ import pytest
 
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.client import default
 from sensorpool.model.values import Flushed, shard_ranges
 from sensorpool.publish.publisher import Publisher
 from sensorpool.store.migrate import upgrade
@@ -83,12 +82,12 @@ def test_parent_and_children_register_at_once(used: Pool, tmp_path: Path) -> Non
 def test_what_hangs_in_the_parent_holds_no_child_up(used: Pool, tmp_path: Path) -> None:
     """Locks that another thread of the parent holds, and messages that wait there, do not belong to the child."""
     queue = used.outbox._results
-    with used.publisher._lock, used.pool_id._lock, used.outbox._callbacks._sender._lock, default._lock:
+    with used.publisher._lock, used.pool_id._lock, used.outbox._callbacks._sender._lock:
 
         def act() -> None:
             assert used.outbox.is_of_this_process
             assert used.outbox._results is not queue
-            for lock in (used.publisher._lock, used.pool_id._lock, used.outbox._callbacks._sender._lock, default._lock):
+            for lock in (used.publisher._lock, used.pool_id._lock, used.outbox._callbacks._sender._lock):
                 assert lock.acquire(timeout=5)
                 lock.release()
             used.outbox.deliver(Flushed())

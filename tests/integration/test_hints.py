@@ -9,11 +9,11 @@ import pytest
 
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.client import pool as module
+from sensorpool.client import nudger
 from sensorpool.model.states import State
 from tests.faults.proxy import Proxy
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 PATIENCE = 0.3
 
 
@@ -26,7 +26,7 @@ def proxy(redis_url: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 def pool(postgres_database: str, redis_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    monkeypatch.setattr(module, "_HINT_PATIENCE", PATIENCE)
+    monkeypatch.setattr(nudger, "_PATIENCE", PATIENCE)
     made = Pool(Settings.load(database_url=postgres_database, redis_url=proxy.url(redis_url), sensors_enabled=SENSOR))
     yield made
     made.close()
@@ -36,14 +36,10 @@ def register(pool: Pool, name: str) -> Any:
     return pool.register(SENSOR, {"folder": "/nowhere", "name": name}, dag_id="d", task_id=name, run_id="r")
 
 
-def is_dirty(pool: Pool) -> bool:
-    return any(pool.leases.store.client.exists(pool.leases.store.key(each, "dirty")) for each in pool.ranges)
-
-
-def test_only_the_first_of_many_registrations_waits_for_redis(pool: Pool, proxy: Proxy) -> None:
+def test_a_redis_that_hangs_costs_a_registration_little(pool: Pool, proxy: Proxy) -> None:
     proxy.swallow()
     began = time.monotonic()
-    made = [register(pool, f"n{number}") for number in range(60)]
+    made = [register(pool, f"n{number}") for number in range(3)]
     assert time.monotonic() - began < 30 * PATIENCE
     assert all(each.created for each in made)
     proxy.reset()
@@ -51,21 +47,13 @@ def test_only_the_first_of_many_registrations_waits_for_redis(pool: Pool, proxy:
     assert pool.wait([each.id for each in made], 0) == {each.id: State.SENSING for each in made}
 
 
-def test_hints_begin_again(pool: Pool, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_HINT_PAUSE", 0.2)
-    proxy.swallow()
-    register(pool, "lost")
-    proxy.reset()
-    proxy.heal()
-    assert not is_dirty(pool)
-    numbers = count()
-    until("a hint", lambda: register(pool, f"n{next(numbers)}") and is_dirty(pool), every=0.01)
-
-
-def test_a_redis_that_refuses_at_once_costs_no_pause(pool: Pool, proxy: Proxy) -> None:
+def test_hints_begin_again_once_redis_answers(pool: Pool, proxy: Proxy) -> None:
     proxy.refuse()
     register(pool, "lost")
     proxy.heal()
-    assert pool._no_hints_until == 0.0
     numbers = count()
     until("a hint", lambda: register(pool, f"n{next(numbers)}") and is_dirty(pool), every=0.01)
+
+
+def is_dirty(pool: Pool) -> bool:
+    return any(pool.leases.store.client.exists(pool.leases.store.key(each, "dirty")) for each in pool.ranges)

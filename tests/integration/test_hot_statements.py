@@ -17,7 +17,7 @@ pytestmark = pytest.mark.processes
 
 GROUPS, SHARDS = 15_000, 125
 BIG = ("poke_group", "sensor_instance")
-SENSOR = "sensorpool.testing.ManyScriptedSensor"
+SENSOR = "harness.scripted.ManyScriptedSensor"
 WRITES = ("INSERT", "UPDATE", "DELETE", "WITH")
 
 
@@ -29,7 +29,7 @@ def settings(postgres_database: str, redis_url: str) -> Settings:
         shards=SHARDS,
         tick=10.0,  # a slow machine does a job in that
         poke_interval=10.0,
-        sensors_enabled=",".join(f"sensorpool.testing.{name}" for name in SCRIPTED),
+        sensors_enabled=",".join(f"harness.scripted.{name}" for name in SCRIPTED),
     )
 
 

@@ -11,9 +11,11 @@ from kombu.asynchronous import Hub
 
 from harness.service import Service, children
 from harness.until import until
+from sensorpool.config.settings import Settings
 from sensorpool.instrumentation import alive
 from sensorpool.model.states import State
 from sensorpool.service.celery_patches import SturdyConsumer
+from sensorpool.service.runtime import Runtime
 from sensorpool.store.migrate import upgrade
 
 
@@ -24,7 +26,7 @@ def test_a_loop_that_starts_again_has_its_timers_again(monkeypatch: pytest.Monke
     monkeypatch.setattr(Consumer, "register_with_event_loop", lambda *_: None)
     consumer = object.__new__(SturdyConsumer)
     consumer.pool = None
-    consumer.app = SimpleNamespace(sensorpool_runtime=SimpleNamespace(is_one_process=False))
+    consumer.app = SimpleNamespace(sensorpool_runtime=Runtime(Settings.load()))
     hub = Hub()
     for _ in range(2):
         consumer.register_with_event_loop(hub)

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from harness.scripted import ScriptedSensor
 from sensorpool import Key, Pool, Registration, Settings
 from sensorpool.errors import Refused
 from sensorpool.model.states import Outcome
 from sensorpool.model.usual_landing import family_code
-from sensorpool.model.values import Fact, Instance
+from sensorpool.model.values import Fact, Registered
 from sensorpool.store import inspecting
 from sensorpool.store.schema import landing, poke_group, sensor_instance
-from sensorpool.testing import ScriptedSensor
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 MINUTE = 60_000
 
 
@@ -27,10 +27,10 @@ class Landings:
         self.now = 1_790_000_000_000
         self.pool = Pool(Settings.load(database_url=url, sensors_enabled=SCRIPTED), clock=lambda: self.now)
 
-    def register(self, name: str, **more: Any) -> Instance:
+    def register(self, name: str, **more: Any) -> Registered:
         return self.pool.register(SCRIPTED, {"folder": "/nowhere", "name": name}, poke_interval=60, **more)
 
-    def settle(self, *instances: Instance, outcome: Outcome = Outcome.LANDED) -> None:
+    def settle(self, *instances: Registered, outcome: Outcome = Outcome.LANDED) -> None:
         versions = dict(
             self.pool.database.read(lambda c: c.execute(select(poke_group.c.id, poke_group.c.version)).all())
         )

@@ -12,7 +12,7 @@ from sensorpool.admin.explain import explain
 from sensorpool.admin.instances import list_instances
 from sensorpool.admin.status import status
 from sensorpool.model.usual_landing import family_code
-from sensorpool.model.values import Instance
+from sensorpool.model.values import Registered
 from sensorpool.store.inspecting import Selection
 from sensorpool.store.schema import landing, poke_group
 from sensorpool.worker.chores import late
@@ -66,7 +66,7 @@ class Late:
         ]
         self.pool.database.run(lambda connection: connection.execute(insert(landing), rows))
 
-    def register(self, name: str, family: str | None = None, at: int | None = TODAY) -> Instance:
+    def register(self, name: str, family: str | None = None, at: int | None = TODAY) -> Registered:
         date = None if at is None else datetime.fromtimestamp(at / 1000, UTC)
         context = {"name": name}
         return self.pool.register(NEVER, context, family=family, logical_date=date, timeout=9 * DAY / 1000)

@@ -19,7 +19,7 @@ from sensorpool.publish import broker, listener, wire
 from sensorpool.publish.listener import listen
 from sensorpool.publish.publisher import Publisher
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 RESULTS = Exchange("sensorpool.results", type="topic", durable=True)
 
 

@@ -20,7 +20,7 @@ from sensorpool.model.values import Fact
 from sensorpool.settle.flush import flush
 from sensorpool.store import engine, registering_postgres, transaction
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 IDLE_MS, WAIT_MS = 300, 500  # MariaDB has whole seconds
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.scripted import land
 from harness.service import Service
 from sensorpool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.model.values import LONGEST_SPAN
-from sensorpool.testing import land
 from sensorpool.worker.context import Worker
 
 
@@ -23,7 +23,7 @@ def test_worker_and_beat_live_with_ten_years(make_service: Callable[..., Service
     land(tmp_path, "x")
     context = {"folder": str(tmp_path), "name": "x"}
     service.start()
-    made = service.pool.register("sensorpool.testing.ScriptedSensor", context)
+    made = service.pool.register("harness.scripted.ScriptedSensor", context)
     assert set(service.pool.wait([made.id], 60).values()) == {"success"}
     assert [process.poll() for process in service.processes] == [None, None]
     assert not {"OverflowError", "Traceback"} & set(service.logs().replace(":", " ").split())

@@ -8,10 +8,10 @@ import psutil
 import pytest
 import redis
 
+from harness.scripted import land
 from harness.servers import RedisServer
 from harness.service import Service, children
 from harness.until import until
-from sensorpool.testing import land
 from tests.integration.test_main_run import register
 
 CONCURRENCY = 2

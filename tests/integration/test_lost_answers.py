@@ -13,12 +13,12 @@ from sensorpool import Key, Pool, Registration, Settings
 from sensorpool.client.register import register as register_batch
 from sensorpool.errors import InDoubt, KeyConflict, Refused, Unreachable
 from sensorpool.model.states import Outcome, State
-from sensorpool.model.values import Fact, Instance
+from sensorpool.model.values import Fact, Registered
 from sensorpool.settle.flush import flush
 from sensorpool.store import inspecting, registering
 from tests.faults.proxy import COMMIT, Proxy
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def lost(proxy: Proxy, times: int = 1) -> Iterator[None]:
     assert proxy.cut == before + times, "the fault did not strike"
 
 
-def register(pool: Pool, name: str = "x", **key: Any) -> Instance:
+def register(pool: Pool, name: str = "x", **key: Any) -> Registered:
     return pool.register(SCRIPTED, {"folder": "/nowhere", "name": name}, **key)
 
 

@@ -6,14 +6,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from harness import audit
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
 from sensorpool.model.states import State
 from sensorpool.publish import listen
-from sensorpool.testing import land, pokes
 
 GROUPS, SENSORS = 120, 200
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 
 
 def register(service: Service, folder: Path, count: int = SENSORS, groups: int = GROUPS, **more: object) -> list[int]:

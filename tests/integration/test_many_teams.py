@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import create_engine, text
 
+from harness.scripted import land, pokes
 from harness.servers import Elsewhere, Server, fresh_database
 from sensorpool import Pool, Settings
 from sensorpool.errors import Refused
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import land, pokes
 from sensorpool.worker.context import Worker
 from tests.support.builders import classpath
 from tests.support.sensors.backends import Asks

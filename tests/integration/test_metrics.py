@@ -8,16 +8,16 @@ from socket import gethostname
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.servers import RedisServer
 from harness.service import Service, children, kill_tree
 from harness.until import until
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import land, pokes
 from tests.support.scrapes import ask, free_port, scrape, timed, total, values
 
 pytestmark = pytest.mark.processes
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 PLACES = "main", "child0", "child1"  # of the processes of a worker
 
 

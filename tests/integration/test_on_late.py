@@ -10,7 +10,6 @@ import redis
 
 from harness.until import until
 from sensorpool import Settings
-from sensorpool.admin import callbacks as waiting_callbacks
 from sensorpool.errors import SettingsError
 from sensorpool.store import callback_rows
 from tests.integration.test_late_conditions import DAY, HOUR, MINUTE, NEVER, TODAY, Late
@@ -47,8 +46,8 @@ def sent(redis_url: str) -> list[tuple[str, dict[str, Any]]]:
     return [(each["headers"]["task"], json.loads(b64decode(each["body"]))[0][0]) for each in messages]
 
 
-def waiting(series: Late) -> list[dict[str, Any]]:
-    return waiting_callbacks.waiting(series.pool, 10)
+def waiting(series: Late) -> list[Any]:
+    return list(series.pool.database.read(callback_rows.waiting, 10))
 
 
 def send(series: Late) -> None:
@@ -79,7 +78,7 @@ def test_the_task_waits_for_its_broker_and_outlives_the_condition(make: Callable
     [group_id] = series.late_groups()
     send(series)
     [row] = waiting(series)
-    assert (row["group_id"], row["instance_id"], row["task"], row["tries"]) == (group_id, None, TASK, 1)
+    assert (row["instance_id"], row["task"], row["tries"]) == (-group_id, TASK, 1)
     assert "does not answer" in row["cause"]
     [instance] = series.pool.database.read(
         lambda c: c.exec_driver_sql("SELECT id FROM sensor_instance").scalars().all()

@@ -11,13 +11,13 @@ from sensorpool import Pool
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.range_state import RangeState
 from sensorpool.leases.redis_store import range_key as key
-from sensorpool.model.values import Instance
+from sensorpool.model.values import Registered
 from sensorpool.store import inspecting
 from sensorpool.worker.context import Worker
 from tests.support.troubled import put_in_trouble, trouble_of
 
 TICK, WINDOW = 0.1, 60.0
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 LACKS = "tests.support.sensors.answering.Nowhere"
 
 
@@ -27,7 +27,7 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
     return make_pool(sensors_enabled=[SENSOR, LACKS], infra_failure_window=WINDOW, **quick)
 
 
-def register(pool: Pool, tmp_path: Any, script: str) -> Instance:
+def register(pool: Pool, tmp_path: Any, script: str) -> Registered:
     [made] = pool.register_many(
         [
             {"sensor": SENSOR, "poke_context": {"folder": str(tmp_path), "name": script, "script": script}}

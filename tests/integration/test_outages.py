@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from harness import audit
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
 from sensorpool.model.states import State
-from sensorpool.testing import land, pokes
 from tests.integration.test_main_run import register
 
 GROUPS = 30

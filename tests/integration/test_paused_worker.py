@@ -4,11 +4,11 @@ from pathlib import Path
 
 import redis
 
+from harness.scripted import land
 from harness.service import Service
 from harness.until import until
 from sensorpool.admin import findings
 from sensorpool.publish import wire
-from sensorpool.testing import land
 from tests.integration.test_main_run import register
 
 OVERLAY = {"SENSORPOOL_CONFIG_MODULE": "controlled"}

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 from sensorpool import Instance, Pool, Settings
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 MANY = 20  # the driver prepares a statement after five uses
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from harness.scripted import land, pokes
 from harness.service import Service, children
 from harness.until import until
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import land, pokes
 from tests.integration.test_main_run import register
 
 EVENT = "no worker takes jobs as fast as ticks come; no more are sent until fewer wait"

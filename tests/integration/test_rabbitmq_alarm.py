@@ -9,7 +9,7 @@ from harness.servers.rabbitmq import SCRIPTS
 from harness.service import Service
 from harness.until import until
 from sensorpool.admin import findings
-from sensorpool.admin.broker import probe_broker
+from sensorpool.admin.installation import probe_broker
 from sensorpool.errors import Unreachable
 
 pytestmark = pytest.mark.rabbitmq

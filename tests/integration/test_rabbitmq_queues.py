@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from kombu import Connection, Exchange, Queue
 
+from harness.scripted import land
 from harness.servers import RabbitMqServer
 from harness.servers.rabbitmq import SCRIPTS
 from harness.service import Service
 from sensorpool import Settings
-from sensorpool.admin.broker import probe_broker
+from sensorpool.admin.installation import probe_broker
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import State
 from sensorpool.publish import rabbitmq_probe
-from sensorpool.testing import land
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -45,7 +45,7 @@ def test_a_virtual_host_may_make_quorum_queues(
     service = make_service(broker_url=quorum_url)
     service.start()
     context = {"folder": str(tmp_path), "name": "a"}
-    waits = service.pool.register("sensorpool.testing.ScriptedSensor", context).id
+    waits = service.pool.register("harness.scripted.ScriptedSensor", context).id
     land(tmp_path, "a")
     assert service.pool.wait([waits], 30)[waits] is State.SUCCESS
     probe_broker(service.pool.settings)

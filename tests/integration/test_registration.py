@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event, text
 
+from harness.scripted import ScriptedSensor
 from harness.service import SCRIPTED as NAMES
 from sensorpool import Key, Pool, Registration, Settings
 from sensorpool.errors import KeyConflict, Refused, SchemaMismatch
@@ -23,12 +24,11 @@ from sensorpool.settle.flush import flush
 from sensorpool.store import inspecting, loading
 from sensorpool.store.inspecting import Selection
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import ScriptedSensor
 
 pytestmark = pytest.mark.processes
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
-ENABLED = ",".join(f"sensorpool.testing.{name}" for name in NAMES) + ",sensorpool.sensors.HttpSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
+ENABLED = ",".join(f"harness.scripted.{name}" for name in NAMES) + ",sensorpool.sensors.HttpSensor"
 
 
 @pytest.fixture(params=["sqlite", "postgres", pytest.param("mariadb", marks=pytest.mark.mariadb)])
@@ -59,7 +59,7 @@ def one(pool: Pool, name: str = "x", **key: object) -> int:
 def test_the_same_key_try_and_context_is_the_same_instance(pool: Pool) -> None:
     first = pool.register(SCRIPTED, context("x"), dag_id="d", task_id="t", run_id="r")
     again = pool.register(
-        "sensorpool.testing:ScriptedSensor", {"name": "x", "folder": "/nowhere"}, dag_id="d", task_id="t", run_id="r"
+        "harness.scripted:ScriptedSensor", {"name": "x", "folder": "/nowhere"}, dag_id="d", task_id="t", run_id="r"
     )
     assert (first.id, first.created, again.created) == (again.id, True, False)
     assert pool.database.read(inspecting.count_waiting) == (1, 1)
@@ -119,7 +119,7 @@ def test_an_object_is_its_class_and_its_context(pool: Pool) -> None:
     ("arguments", "says"),
     [
         ({"sensor": "os.system"}, "not enabled"),
-        ({"sensor": "sensorpool.testing.Nothing"}, "not enabled"),
+        ({"sensor": "harness.scripted.Nothing"}, "not enabled"),
         ({"sensor": "no class path"}, "not a class path"),
         ({"poke_context": {"folder": "f"}}, "does not take this poke_context"),
         ({"poke_context": {"folder": "f", "name": "n", "extra": 1}}, "does not take this poke_context"),

@@ -1,26 +1,25 @@
 """Rescue: the rows that it prunes, ends and sends; on an SQLite file, in this process."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 from sqlalchemy import insert, select, text
 
 from sensorpool import Pool, Settings
 from sensorpool.admin import instances
-from sensorpool.errors import Unknown, Unreachable
+from sensorpool.errors import Unreachable
 from sensorpool.model.states import State
-from sensorpool.model.values import Instance, Registration
 from sensorpool.publish import listen
 from sensorpool.publish.retrying import AGE
-from sensorpool.store import inspecting, pruning
+from sensorpool.store import inspecting
 from sensorpool.store.schema import group_trouble, outbox
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
 from sensorpool.worker.rescue import go_on, rescue
 from tests.support.troubled import put_in_trouble
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 
 
 @pytest.fixture
@@ -43,8 +42,8 @@ def test_terminal_instances_older_than_the_retention_go(pool: Pool, worker: Work
         # an instance that has waited for longer than the retention, and still waits
         connection.execute(text("UPDATE sensor_instance SET start_date = 1 WHERE id = :id"), {"id": waiting})
     assert rescue(worker, Place()).pruned == 1
-    kept = pool.database.read(inspecting.conditions, [old, young, waiting])
-    assert {one: state for one, (state, _) in kept.items()} == {young: State.CANCELLED, waiting: State.SENSING}
+    kept = pool.database.read(inspecting.states, [old, young, waiting])
+    assert kept == {young: State.CANCELLED, waiting: State.SENSING}
 
 
 def test_what_a_join_waits_for_stays(pool: Pool, worker: Worker) -> None:
@@ -60,31 +59,14 @@ def test_what_a_join_waits_for_stays(pool: Pool, worker: Worker) -> None:
         odd = "UPDATE poke_group SET poke_context = '{\"instances\": 7}' WHERE location IS NULL"
         connection.execute(text(odd))  # by hand, and of no join
     assert rescue(worker, Place()).pruned == 1
-    assert pool.database.read(inspecting.conditions, [ended, other]).keys() == {ended}
+    assert pool.database.read(inspecting.states, [ended, other]).keys() == {ended}
     by_hand = pool.register("sensorpool.joins.AllOf", {"instances": [ended, waits]})
     assert by_hand.group_id == join.group_id
     pool.cancel(join)
     assert rescue(worker, Place()).pruned == 0
     pool.cancel(by_hand)
     assert rescue(worker, Place()).pruned == 1
-    assert pool.database.read(inspecting.conditions, [ended, other]) == {}
-
-
-def test_a_join_of_one_that_is_pruned_as_it_registers_is_refused(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = register(pool, "a")
-    pool.cancel(ended)
-    register_many = pool.register_many
-
-    def prune_and_register(registrations: Iterable[Registration]) -> list[Instance]:
-        assert pool.database.run(pruning.prune, [ended]) == 1
-        return register_many(registrations)
-
-    monkeypatch.setattr(pool, "register_many", prune_and_register)
-    with pytest.raises(Unknown):
-        pool.all_of([ended])
-    assert pool.database.read(lambda c: c.execute(text("SELECT state FROM sensor_instance")).scalars().all()) == [
-        State.CANCELLED
-    ], "its join waits no more"
+    assert pool.database.read(inspecting.states, [ended, other]) == {}
 
 
 def test_what_a_dead_process_did_not_publish_is_sent(pool: Pool, worker: Worker) -> None:

@@ -9,14 +9,14 @@ import pytest
 import redis
 from sqlalchemy import update
 
+from harness.scripted import land
 from harness.service import Service, kill_tree
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.admin.restored import begin_epoch
+from sensorpool.admin.actions import begin_epoch
 from sensorpool.errors import Refused
 from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import sensor_instance
-from sensorpool.testing import land
 from tests.integration.test_main_run import register
 
 SENSOR = "sensorpool.sensors.PathSensor"

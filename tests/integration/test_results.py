@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from harness import audit
+from harness.scripted import land, pokes
 from harness.service import Service, kill_tree
 from harness.until import until
 from sensorpool.model.states import State
 from sensorpool.publish import listen
-from sensorpool.testing import land, pokes
 from tests.integration.test_main_run import SCRIPTED, register
 
 USER_APP = """

@@ -9,15 +9,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.service import Service, children, kill_tree
+from harness.scripted import land
+from harness.service import Service
 from harness.until import until
-from sensorpool.leases.lease import Acquired
 from sensorpool.model.states import State
-from sensorpool.testing import land
 from tests.support.sensors import ending
 
 SIGNALS = f"{ending.__name__}.Signals"
-OTHER = "sensorpool.testing.ScriptedSensor"
+OTHER = "harness.scripted.ScriptedSensor"
 FEW = 30  # pokes; a poke that is never set apart is made more than once a second
 
 
@@ -79,20 +78,3 @@ def test_a_main_process_that_is_killed_leaves_no_child(service: Service) -> None
     assert family
     worker.kill()
     assert psutil.wait_procs(family, 10)[1] == []
-
-
-def test_a_worker_that_is_told_to_end_strikes_no_group(make_service: Callable[..., Service], tmp_path: Path) -> None:
-    """Where each process of a service is signalled, the groups that its children poke are innocent."""
-    service = make_service(shards=1, tick=4.0, poke_interval=4.0, poke_timeout=10.0)  # its job waits for the poke
-    service.start()
-    service.pool.register(OTHER, {"folder": str(tmp_path), "name": "slow", "seconds": 0.9})
-    worker = service.processes[0]
-    started = children(worker)
-    until("the poke", (tmp_path / "pokes.jsonl").exists)
-    for process in (*started, worker):
-        process.send_signal(signal.SIGTERM)
-    worker.wait(60)
-    kill_tree(service.processes[1])
-    held = service.pool.leases.acquire(service.pool.ranges[0], "test/1")
-    assert isinstance(held, Acquired), "the lease was given back"
-    assert held.struck == []

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from harness.scripted import land
 from harness.service import Service
 from harness.until import until
 from sensorpool.model.states import State
-from sensorpool.testing import land
 from tests.support.scrapes import free_port
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 JOB = ("sensorpool.load", "sensorpool.poke", "sensorpool.settle")
 
 

@@ -132,7 +132,7 @@ def test_metrics_of_the_one_process(tmp_path: Path) -> None:
 def test_what_it_cannot_poke_is_told(tmp_path: Path) -> None:
     settings = Settings.load(database_url=f"sqlite:///{tmp_path / 'pool.db'}", tick=0.2)
     with Standalone(settings):
-        scripted = "sensorpool.testing.ScriptedSensor"
+        scripted = "harness.scripted.ScriptedSensor"
         pool = Pool(settings.model_copy(update={"sensors_enabled": (scripted,)}))
         pool.register(scripted, {"folder": str(tmp_path), "name": "a"})
         [told] = until("its line", lambda: status.status(pool)["unpokeable"])

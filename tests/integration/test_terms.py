@@ -25,7 +25,7 @@ from sensorpool.store.database import Database
 from sensorpool.store.migrate import upgrade
 from sensorpool.worker.context import Worker
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 
 
 @pytest.fixture

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+from harness.scripted import land
 from harness.service import Service
 from harness.until import until
 from sensorpool.admin import findings
 from sensorpool.publish import listen
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import land
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 
 
 def test_side_by_side(redis_url: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from sensorpool.store import inspecting, results, settling
 from sensorpool.store.migrate import upgrade
 from sensorpool.worker.context import Worker
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 WAITERS = 300
 LARGE = json.dumps("x" * 250_000)
 

@@ -13,13 +13,13 @@ import pytest
 from celery import chain, chord, group
 
 import sensorpool
+from harness.scripted import land
 from harness.service import Service
 from harness.until import until
 from sensorpool.admin.instances import list_instances
 from sensorpool.client import default
 from sensorpool.errors import Refused, SensorFailed
 from sensorpool.store.inspecting import Selection
-from sensorpool.testing import land
 
 SHOP = """
 from celery import Celery
@@ -47,7 +47,7 @@ def kinds(*values, **named):
 def alarm(result):
     open("{folder}/alarms", "a").write(str(result["state"]) + " " + str(result["reason"]) + "\\n")
 """
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 
 # Celery's result back end on Redis
 pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Connection, select
 
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
 from sensorpool import Pool, Settings
@@ -23,10 +24,9 @@ from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.lease import leases_of
 from sensorpool.model.states import State
 from sensorpool.store.schema import sensor_instance
-from sensorpool.testing import land, pokes
 from sensorpool.worker.context import Worker
 
-SENSOR = "sensorpool.testing.ScriptedSensor"
+SENSOR = "harness.scripted.ScriptedSensor"
 PATHS = "sensorpool.sensors.PathSensor"
 HOUR = 3_600.0
 TOKEN, WAKE_TOKEN = "the-token-of-the-pages", "the-token-of-wake-ups"
@@ -80,11 +80,11 @@ def test_a_place_names_what_waits_there(
     groups = {group_id: names[row_id] for row_id, group_id in pool.database.read(_groups_of)}
     found: list[set[str]] = []
 
-    def send(_: Pool, woken: Collection[Any]) -> int:
+    def poke_soon(woken: Collection[Any]) -> int:
         found.append({groups[each.id] for each in woken})
         return 0
 
-    monkeypatch.setattr(wake, "_send", send)
+    monkeypatch.setattr(pool.nudger, "poke_soon", poke_soon)
 
     def woken(**named: str) -> set[str]:
         found[:] = [set()]
@@ -151,7 +151,7 @@ def test_too_many_are_dropped_and_keep_their_turn(
     monkeypatch.setattr(wake, "MOST", 3)
     monkeypatch.setattr(waking, "MOST", 100)
     named = [wake.wake_up(prefix=each) for each in ("s3://in/day=1/", "s3://in/day=2/", "s3://in/100%")]
-    assert wake.wake(pool, named) == 3, "of four"
+    assert pool.wake_all(named) == 3, "of four"
 
 
 def test_who_is_woken_after_a_job_is_looked_at_later(pool: Pool, worker: Worker, waiting: dict[str, int]) -> None:
@@ -274,7 +274,7 @@ def test_an_event_settles_a_condition_long_before_its_interval(
             assert client.post("/wake", json=event, headers=wrong).status_code == 401
         known = {"Authorization": f"Bearer {WAKE_TOKEN}"}
         assert client.post("/wake", content="{", headers=known).status_code == 400
-        assert client.post("/wake", content=b"x" * 300_000, headers=known).status_code == 413
+        assert client.post("/wake", content=b"x" * 300_000, headers=known).status_code == 400
         assert client.get("/", headers=known).status_code == 401  # who sends events does not see the pages
         land(tmp_path, "object")
         answer = client.post("/wake", json=event, auth=("sns", WAKE_TOKEN))

@@ -8,14 +8,13 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from harness.scripted import land
 from harness.service import Service
 from harness.until import until
 from sensorpool import Pool
 from sensorpool.cli.main import main
 from sensorpool.model.states import State
-from sensorpool.testing import land
-from sensorpool.web.alone import pages
-from sensorpool.web.token_access import TokenAccess
+from sensorpool.web.alone import TokenAccess, pages
 from tests.integration.test_main_run import SCRIPTED
 from tests.support.web import dom_of, needs_chromium, post, served
 

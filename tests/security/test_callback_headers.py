@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from harness.scripted import land
 from harness.service import Service
 from harness.until import until
 from sensorpool import Settings
-from sensorpool.admin import callbacks as of_callbacks
 from sensorpool.errors import Refused
 from sensorpool.publish import canvas
+from sensorpool.store import callback_rows
 from sensorpool.store.schema import sensor_instance
-from sensorpool.testing import land
 
 SHOP = """
 from celery import Celery
@@ -41,7 +41,7 @@ def retries(self, *args, **kwargs):
 def forbidden(*args, **kwargs):
     told("forbidden")
 """
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 ALLOWED = "shop.allowed"
 HEADERS = {"headers": {"task": "forbidden"}}
 FORGED = {"task": ALLOWED, "args": [], "kwargs": {}, "options": {"queue": "shop", **HEADERS}}
@@ -116,7 +116,7 @@ def test_a_planted_row_with_it_is_not_sent(shop: Service, tmp_path: Path) -> Non
         land(tmp_path, name)
 
     def causes() -> dict[int, str | None]:
-        return {row["instance_id"]: row["cause"] for row in of_callbacks.waiting(shop.pool, 100)}
+        return {row["instance_id"]: row["cause"] for row in shop.pool.database.read(callback_rows.waiting, 100)}
 
     until("a reason at each callback", lambda: causes().keys() == set(planted) and all(causes().values()), 60)
     until("the good one and its link", lambda: _ran(tmp_path).count("allowed") >= 2, 30)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, insert, select
 
+from harness.scripted import land, pokes
 from harness.service import Service, children
 from harness.until import until
 from sensorpool.errors import ClassRefused, Refused
@@ -17,13 +18,12 @@ from sensorpool.poke.classes import Classes
 from sensorpool.publish import wire
 from sensorpool.service.app import make_app
 from sensorpool.store.schema import outbox
-from sensorpool.testing import land, pokes
 from tests.security.canary import MODULE, Canary
 from tests.security.planting import plant, rows
 from tests.support.poke_child import ends_of
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
-MANY = "sensorpool.testing.ManyScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
+MANY = "harness.scripted.ManyScriptedSensor"
 CLASS_PATHS = [
     "os.system",
     "posix.system",
@@ -36,8 +36,8 @@ CLASS_PATHS = [
     f"{MODULE}.Canary.poke",
     f"{SCRIPTED}.poke",
     f"{SCRIPTED}.poke.__globals__",
-    "sensorpool.testing.act",
-    "sensorpool.testing.os.system",
+    "harness.scripted.act",
+    "harness.scripted.os.system",
     "__main__.x",
     "",
     "../../canary_at_import",

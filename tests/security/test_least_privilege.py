@@ -11,11 +11,11 @@ import pytest
 import redis
 from sqlalchemy import make_url
 
+from harness.scripted import land, pokes
 from harness.servers import fresh_database
 from harness.service import Service, kill_tree
 from harness.until import until
 from sensorpool import Pool, Settings
-from sensorpool.admin import callbacks as of_callbacks
 from sensorpool.admin import findings, instances, status
 from sensorpool.leases.background_notes import Isolated
 from sensorpool.leases.lease import leases_of
@@ -26,13 +26,12 @@ from sensorpool.service.app import make_app
 from sensorpool.store import callback_rows, inspecting, results
 from sensorpool.store.inspecting import Selection
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import land, pokes
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
 from sensorpool.worker.rescue import rescue
 from tests.security.page import block
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 ASKED_FOR_IN_VAIN = {"config", "config|get", "client", "client|setinfo", "client|maint_notifications"}
 ROLES = {name: f"sensorpool_{name}" for name in ("owner", "worker", "registrant", "reader")}
 TABLES = (
@@ -190,7 +189,7 @@ def test_the_pool_runs_under_the_roles(roles: Callable[[str], str], redis_url: s
         assert [row["poke_context"] for row in listed] == [None] * 5, "contexts are not for this role"
         assert instances.count_instances(reader, Selection(text="scripted")) == 5
         assert json.dumps(status.status(reader))
-        assert of_callbacks.waiting(reader, 10) == []
+        assert list(reader.database.read(callback_rows.waiting, 10)) == []
     finally:
         service.stop()
         registrant.close()

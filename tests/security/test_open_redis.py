@@ -12,11 +12,11 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from harness import audit
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
 from sensorpool.model.states import State
 from sensorpool.publish import wire
-from sensorpool.testing import land, pokes
 from tests.integration.test_main_run import register
 from tests.security.canary import MODULE, Canary
 from tests.security.planting import rows

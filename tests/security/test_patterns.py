@@ -39,7 +39,7 @@ from os import system as os_system
 from foreign_to_company import Foreign
 from subprocess import Popen
 from pathlib import Path
-from sensorpool.testing import ScriptedSensor
+from harness.scripted import ScriptedSensor
 from sensorpool.sensors import PathSensor
 {WAITS}
 class Client:

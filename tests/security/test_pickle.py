@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kombu import Connection, Producer
 
+from harness.scripted import land, pokes
 from harness.service import Service
 from harness.until import until
 from sensorpool import Settings
@@ -18,10 +19,9 @@ from sensorpool.model.states import State
 from sensorpool.publish import wire
 from sensorpool.publish.broker import results_exchange
 from sensorpool.publish.listener import listen
-from sensorpool.testing import land, pokes
 from tests.security.canary import Canary
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 PICKLES = ["application/x-python-serialize", "application/x-python-pickle", "application/x-yaml", "application/data"]
 
 

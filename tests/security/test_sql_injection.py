@@ -12,7 +12,7 @@ from sensorpool.model.states import State
 from sensorpool.store.inspecting import Selection
 from sensorpool.store.migrate import upgrade
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 TABLES = {"poke_group", "sensor_instance", "sensorpool_outbox", "sensorpool_schema"}
 HOSTILE = [
     "'; DROP TABLE sensor_instance; --",

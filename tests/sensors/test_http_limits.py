@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from sensorpool.errors import InfraFailure
-from sensorpool.poke.throttling import UNTOLD, quiet_for
+from sensorpool.poke.throttling import UNNAMED, quiet_for
 from sensorpool.sensors import HttpSensor, http_client
 from sensorpool.sensors.connections import PokeFailed, server_of
 from sensorpool.sensors.http_client import proxy_of
@@ -138,8 +138,8 @@ def test_json_that_is_not_in_its_declared_charset_is_an_error(server: Server) ->
     ("status", "headers", "seconds"),
     [
         (429, {"Retry-After": "60"}, 60.0),
-        (429, {}, UNTOLD),
-        (429, {"Retry-After": "soon"}, UNTOLD),
+        (429, {}, UNNAMED),
+        (429, {"Retry-After": "soon"}, UNNAMED),
         (503, {"retry-after": "7"}, 7.0),
         (403, {"Retry-After": "8"}, 8.0),
         (503, {}, None),

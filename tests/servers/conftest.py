@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from harness.scripted import land
 from harness.servers import Missing
 from harness.servers.certificates import Certificates, make_certificates
 from harness.service import Service
 from harness.until import until
-from sensorpool.testing import land
 from tests.integration.test_main_run import register
 
 Serve = Callable[..., Service]

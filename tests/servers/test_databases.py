@@ -7,11 +7,11 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
+from harness.scripted import land
 from harness.servers import Missing, PostgresServer, Server, fresh_database
 from harness.servers.debian import DebianPostgresServer, PgBouncerServer
 from harness.until import until
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import land
 from tests.faults.proxy import Proxy
 from tests.integration.test_main_run import register
 from tests.servers.conftest import Serve, lacking, whole_run
@@ -31,7 +31,7 @@ def test_through_pgbouncer_in_transaction_mode(
         service = serve(url, redis_url)
         whole_run(service, tmp_path)
         single = [
-            service.pool.register("sensorpool.testing.ScriptedSensor", {"folder": str(tmp_path), "name": f"g{n}"}).id
+            service.pool.register("harness.scripted.ScriptedSensor", {"folder": str(tmp_path), "name": f"g{n}"}).id
             for n in range(8)  # one at a time: its statements are not kept by sessions that change
         ]
         assert set(map(str, service.pool.wait(single, 60).values())) == {"success"}

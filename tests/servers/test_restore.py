@@ -8,13 +8,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from harness.scripted import land
 from harness.servers import Missing
 from harness.servers.debian import DebianPostgresServer
 from harness.service import Service
 from harness.until import until
 from sensorpool.errors import Unknown
 from sensorpool.store.migrate import upgrade
-from sensorpool.testing import land
 from tests.integration.test_main_run import register
 from tests.servers.conftest import Serve, lacking
 

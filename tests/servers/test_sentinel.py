@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.scripted import land
 from harness.servers.sentinels import Watched, watched_redis
 from harness.service import Service
 from harness.until import until
-from sensorpool.testing import land
 from tests.integration.test_main_run import register
 from tests.support.scrapes import free_port
 

@@ -32,7 +32,7 @@ from pathlib import Path
 from subprocess import Popen
 import sensorpool
 from sensorpool.sensors import PathSensor
-from sensorpool.testing import ScriptedSensor
+from harness.scripted import ScriptedSensor
 from {PACKAGE}._base import Hidden
 
 
@@ -131,7 +131,7 @@ def test_what_no_entry_enables_is_not_imported(company: Path, path: str, why: st
     ("name", "own"),
     [
         ("PathSensor", "sensorpool.sensors.PathSensor"),
-        ("ScriptedSensor", "sensorpool.testing.ScriptedSensor"),
+        ("ScriptedSensor", "harness.scripted.ScriptedSensor"),
         ("Popen", "subprocess.Popen"),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_class_from_elsewhere_does_not_get_in_by_a_module_that_imports_it(comp
 
 def test_a_class_from_elsewhere_that_is_listed_itself_may_be_named_so(company: Path) -> None:
     path = f"{PACKAGE}.files.ScriptedSensor"
-    own = "sensorpool.testing.ScriptedSensor"
+    own = "harness.scripted.ScriptedSensor"
     assert Classes([PATTERN, own]).find(path).cls.__name__ == "ScriptedSensor"
     assert Classes([path]).find(path).cls.__name__ == "ScriptedSensor", "an exact entry is the operator's word"
 
@@ -213,7 +213,7 @@ def test_our_own_sensors_are_a_list() -> None:
         listed = Allowlist((pattern,))
         assert listed.named() == set(BUILT_IN_SENSORS)
         assert all(path in listed for path in BUILT_IN_SENSORS)
-    assert "sensorpool.testing.ScriptedSensor" not in Allowlist(("sensorpool.*",))
+    assert "harness.scripted.ScriptedSensor" not in Allowlist(("sensorpool.*",))
     doubt = doubt_about("sensorpool.testing.*")
     assert doubt is not None
     assert "stands for no class: docs/reference.md lists none below it as poolable" in doubt

@@ -1,6 +1,5 @@
 """The API as a program and its type checker see it."""
 
-import asyncio
 import inspect
 import subprocess
 import sys
@@ -37,27 +36,6 @@ def test_help_explains_each_option_of_register() -> None:
     for name in set(inspect.signature(sensorpool.register).parameters) - {"task_id", "run_id"}:
         assert f":param {name}:" in said, name
     assert inspect.iscoroutinefunction(sensorpool.aio.register)
-
-
-@pytest.mark.parametrize(
-    ("function", "wrong", "said"),
-    [
-        (
-            "register",
-            "poke_intervall",
-            r"register\(\) has no argument 'poke_intervall' \(did you mean poke_interval\?\)",
-        ),
-        ("all_of", "on_sucess", r"all_of\(\) has no argument 'on_sucess' \(did you mean on_success\?\)"),
-        ("wait", "odd", r"wait\(\) has no argument 'odd'$"),
-    ],
-)
-def test_a_misspelt_argument_is_told_with_what_was_meant(function: str, wrong: str, said: str) -> None:
-    """No pool is made before that: there is none here."""
-    with pytest.raises(TypeError, match=said):
-        getattr(sensorpool, function)(**{wrong: 1})
-    if function != "wait":
-        with pytest.raises(TypeError, match=said):
-            asyncio.run(getattr(sensorpool.aio, function)(**{wrong: 1}))
 
 
 GOOD = """

@@ -12,7 +12,7 @@ from sensorpool.client.register import register
 from sensorpool.client.validate import check
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import Ending, Outcome, State
-from sensorpool.model.values import Fact, Flushed, Instance
+from sensorpool.model.values import Fact, Flushed, Registered
 from sensorpool.poke.classes import Classes
 from sensorpool.settle import flush as module
 from sensorpool.settle.flush import cancel, flush, in_flushes
@@ -22,7 +22,7 @@ from sensorpool.store.database import Database
 from sensorpool.store.schema import poke_group, sensor_instance
 from tests.support.commits import failing_commits
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 SETTINGS = Settings.load(sensors_enabled=SCRIPTED)
 CLASSES = Classes(SETTINGS.sensors_enabled)
 LATER = 10**13  # milliseconds: after all deadlines
@@ -34,7 +34,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sensorpool.store.transaction.time.sleep", lambda _: None)
 
 
-def registered(database: Database, *names: str) -> list[Instance]:
+def registered(database: Database, *names: str) -> list[Registered]:
     """Register an instance for each name; the same names wait for the same condition."""
     batch = [
         check(
@@ -51,16 +51,16 @@ def registered(database: Database, *names: str) -> list[Instance]:
     return register(settler, batch, SETTINGS).instances
 
 
-def fact(instance: Instance, outcome: Outcome = Outcome.LANDED, *, version: int = 1, **said: Any) -> Fact:
+def fact(instance: Registered, outcome: Outcome = Outcome.LANDED, *, version: int = 1, **said: Any) -> Fact:
     return Fact(instance.group_id, version, LATER, outcome, **said)
 
 
-def states(database: Database, *instances: Instance) -> list[State]:
-    found = database.read(inspecting.conditions, [each.id for each in instances])
-    return [found[each.id][0] for each in instances]
+def states(database: Database, *instances: Registered) -> list[State]:
+    found = database.read(inspecting.states, [each.id for each in instances])
+    return [found[each.id] for each in instances]
 
 
-def told(database: Database, instance: Instance) -> tuple[State, Ending, str | None]:
+def told(database: Database, instance: Registered) -> tuple[State, Ending, str | None]:
     [settled] = database.read(results.read, [instance.id])
     return settled.state, settled.ending, settled.reason
 
@@ -78,7 +78,7 @@ def by_hand(database: Database, statement: str) -> None:
         connection.execute(text(statement))
 
 
-def refuse(database: Database, instance: Instance) -> None:
+def refuse(database: Database, instance: Registered) -> None:
     """Have the database refuse to change an instance, with an error of unknown cause."""
     by_hand(
         database,

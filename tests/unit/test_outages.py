@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sensorpool.admin import backends
+from sensorpool.admin.look import outage_shown
 from sensorpool.instrumentation import redaction
 from sensorpool.leases.outages import STALE, Outages
 from sensorpool.leases.redis_store import RedisStore
@@ -73,4 +73,4 @@ def test_a_name_is_kept_as_it_is(outages: Outages, name: str, monkeypatch: pytes
     outages.write(gone(name))
     [seen] = outages.look()
     assert seen.backend == name
-    assert backends.shown(seen)["backend"] != name
+    assert outage_shown(seen)["backend"] != name

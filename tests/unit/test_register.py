@@ -8,7 +8,7 @@ from sqlalchemy import event, insert, update
 
 from sensorpool import Key, Registration, Settings
 from sensorpool.client import register as module
-from sensorpool.client.register import Registered, register
+from sensorpool.client.register import RegisteredBatch, register
 from sensorpool.client.validate import CheckedRegistration, check
 from sensorpool.errors import InDoubt, Refused, Unreachable
 from sensorpool.model.states import State
@@ -20,7 +20,7 @@ from sensorpool.store.database import Database
 from sensorpool.store.schema import poke_group, poke_quarantine, sensor_instance
 from tests.support.commits import failing_commits
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 SETTINGS = Settings.load(sensors_enabled=SCRIPTED, on_settled_tasks="theirs.*", on_settled_broker_url="memory://")
 CLASSES = Classes(SETTINGS.sensors_enabled)
 KEY = Key("d", "t", "r")
@@ -39,7 +39,7 @@ class Client:
         self.delivered: list[Flushed] = []
         self.settler = Settler(database, self.delivered.append, tick_ms=5_000)
 
-    def register(self, *batch: CheckedRegistration) -> Registered:
+    def register(self, *batch: CheckedRegistration) -> RegisteredBatch:
         """Register a batch."""
         return register(self.settler, batch, SETTINGS)
 
@@ -65,8 +65,8 @@ class Client:
 
     def states(self, *ids: int) -> list[State]:
         """Return the states of instances."""
-        found = self.database.read(inspecting.conditions, list(ids))
-        return [found[instance_id][0] for instance_id in ids]
+        found = self.database.read(inspecting.states, list(ids))
+        return [found[instance_id] for instance_id in ids]
 
     def change(self, statement: Any, rows: Iterable[dict[str, Any]] | None = None) -> None:
         """Write to the tables by hand."""
@@ -115,12 +115,6 @@ def test_the_same_key_and_try_is_the_same_instance(client: Client) -> None:
     assert client.counts() == (1, 1)
 
 
-def test_a_batch_may_name_one_registration_twice(client: Client) -> None:
-    one, same = client.register(checked(), checked()).instances
-    assert one._replace(created=False) == same
-    assert client.counts() == (1, 1)
-
-
 def test_a_settled_instance_is_given_back_with_its_state(client: Client) -> None:
     [first] = client.register(checked()).instances
     client.settler.cancel({first.id: "enough"})
@@ -161,27 +155,12 @@ def test_a_higher_try_cancels_the_lower_ones_that_sense_and_tells_of_it(client: 
 
 
 @pytest.mark.parametrize(
-    "other", [checked("y"), checked(key=KEY._replace(try_number=2))], ids=["another condition", "another try"]
-)
-def test_a_batch_that_contradicts_itself_is_refused(client: Client, other: CheckedRegistration) -> None:
-    assert "stands in the same batch twice" in client.refusal(checked(), other)
-
-
-@pytest.mark.parametrize(
     "other",
-    [{"timeout": 5.0}, {"soft_fail": True}, {"poke_interval": 7.0}, {"on_success": {"task": "theirs.two"}}],
-    ids=lambda other: next(iter(other)),
+    [checked(), checked("y"), checked(key=KEY._replace(try_number=2))],
+    ids=["the same", "another condition", "another try"],
 )
-def test_a_batch_that_repeats_a_key_with_another_wait_is_refused(client: Client, other: dict[str, Any]) -> None:
-    """One of the two would be lost without a word."""
-    assert "twice, with different times, flags or callbacks" in client.refusal(checked(), checked(**other))
-
-
-def test_a_batch_that_repeats_a_key_creates_it_once(client: Client) -> None:
-    call = {"on_success": {"task": "theirs.two", "args": [1]}}
-    done = client.register(checked(**call), checked("y", KEY._replace(run_id="r2")), checked(**call)).instances
-    assert [each.created for each in done] == [True, True, False]
-    assert done[0].id == done[2].id
+def test_a_batch_that_names_a_key_twice_is_refused(client: Client, other: CheckedRegistration) -> None:
+    assert "stands in the same batch twice" in client.refusal(checked(), other)
 
 
 def quarantine(client: Client, condition: CheckedRegistration) -> None:

@@ -16,7 +16,7 @@ from sensorpool.leases.incidents import ROUNDS, Incidents
 from sensorpool.leases.lease import Leases
 from sensorpool.leases.redis_store import RedisStore
 from sensorpool.model.trouble import Trouble
-from sensorpool.model.values import Flushed, Instance
+from sensorpool.model.values import Flushed, Registered
 from sensorpool.poke.classes import Classes
 from sensorpool.settle.settler import Settler
 from sensorpool.store import class_proofs, troubles
@@ -38,7 +38,7 @@ from sensorpool.worker.chores import late, left_behind, old_rows
 from sensorpool.worker.chores import round as limits
 from sensorpool.worker.chores.round import Place, Rescued, Round, begin
 
-SCRIPTED = "sensorpool.testing.ScriptedSensor"
+SCRIPTED = "harness.scripted.ScriptedSensor"
 SETTINGS = Settings.load(sensors_enabled=SCRIPTED, retention=3600, shards=4, shard_code_upper_limit=100)
 CLASSES = Classes(SETTINGS.sensors_enabled)
 OLD = 1  # milliseconds
@@ -75,7 +75,7 @@ class Rescuing:
         worker: Any = self
         return module.rescue(worker, self.place)
 
-    def register(self, *names: str) -> list[Instance]:
+    def register(self, *names: str) -> list[Registered]:
         """Register an instance for each name; the same names wait for the same condition."""
         batch = [
             check(
@@ -118,7 +118,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> int:
 # instances
 
 
-def settle(rescuing: Rescuing, *ones: Instance, at: int = OLD) -> None:
+def settle(rescuing: Rescuing, *ones: Registered, at: int = OLD) -> None:
     """Cancel instances at a time, with all results published."""
     rescuing.settler.cancel({one.id: "enough" for one in ones})
     ids = [one.id for one in ones]

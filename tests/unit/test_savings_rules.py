@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensorpool.admin.savings.estimate import START_SECONDS, Mode, SensorTry, costs_of, with_duplicates
-from sensorpool.admin.savings.sensors import SensorTask, Taken, condition_of, sensors_in, taken_of
-from sensorpool.admin.savings.tries import logged
+from sensorpool.admin.savings.records import SensorTask, Taken, condition_of, logged, sensors_in, taken_of
 from sensorpool.cli.savings import _count, _hours
 from tests.support.airflow_tables import FILE_SENSOR, sensor, serialized
 

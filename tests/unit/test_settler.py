@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 from sensorpool import Pool, Settings
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import Ending, Outcome, State
-from sensorpool.model.values import Fact, Flushed, Instance
+from sensorpool.model.values import Fact, Flushed, Registered
 from sensorpool.settle.settler import Settler
 from sensorpool.store.migrate import upgrade
 from sensorpool.store.schema import sensor_instance
@@ -32,7 +32,7 @@ class Settling:
             pool.database, self.delivered.append, self.observed.append, self.unsettled.append, tick_ms=5_000
         )
         pool.settler = self.settler
-        self.instance: Instance = pool.register(SENSOR, CONTEXT, dag_id="d", task_id="t", run_id="r")
+        self.instance: Registered = pool.register(SENSOR, CONTEXT, dag_id="d", task_id="t", run_id="r")
 
     def settle(self) -> int:
         """Settle the instance, whose condition has landed."""

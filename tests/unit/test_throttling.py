@@ -10,7 +10,7 @@ from sensorpool.config.defaults import INFRA_FAILURES
 from sensorpool.errors import FailSensor, InfraFailure
 from sensorpool.model.states import Outcome
 from sensorpool.poke.answer import Answers
-from sensorpool.poke.throttling import LONGEST, UNTOLD, quiet_for, seconds_of
+from sensorpool.poke.throttling import LONGEST, UNNAMED, quiet_for, seconds_of
 from tests.support.builders import due_group
 
 ANSWERS = Answers(INFRA_FAILURES)
@@ -119,29 +119,29 @@ def mysql(number: int) -> Exception:
     ("error", "seconds"),
     [
         (InfraFailure("later", retry_after=12), 12.0),
-        (InfraFailure("later", response=Answer(429)), UNTOLD),
+        (InfraFailure("later", response=Answer(429)), UNNAMED),
         (InfraFailure("later", response=Answer(503, {"Retry-After": "11"})), 11.0),
         (HTTPError(403, {"Retry-After": "6"}), 6.0),
-        (HTTPError(429), UNTOLD),
+        (HTTPError(429), UNNAMED),
         (HTTPError(429, {"Retry-After": "17"}), 17.0),
         (HTTPError(503, {"retry-after": "3"}), 3.0),
-        (HTTPError(429, {"Retry-After": "soon"}), UNTOLD),
+        (HTTPError(429, {"Retry-After": "soon"}), UNNAMED),
         (HTTPError(429, {"Retry-After": "-5"}), 0.0),
         (HTTPError(429, {"Retry-After": "1e99"}), LONGEST),
-        (HTTPError(429, {"Retry-After": "nan"}), UNTOLD),
-        (ClientResponseError(429, None), UNTOLD),
+        (HTTPError(429, {"Retry-After": "nan"}), UNNAMED),
+        (ClientResponseError(429, None), UNNAMED),
         (ClientResponseError(429, {"RETRY-AFTER": "2"}), 2.0),
-        (ClientError("ThrottlingException"), UNTOLD),
+        (ClientError("ThrottlingException"), UNNAMED),
         (ClientError("SlowDown", 503, {"retry-after": "4"}), 4.0),
-        (ClientError("Whatever", 429), UNTOLD),
-        (GoogleAPICallError(429), UNTOLD),
-        (GoogleAPICallError(403, "rateLimitExceeded"), UNTOLD),
+        (ClientError("Whatever", 429), UNNAMED),
+        (GoogleAPICallError(429), UNNAMED),
+        (GoogleAPICallError(403, "rateLimitExceeded"), UNNAMED),
         (OldGoogleError(), 7.0),
-        (full(), UNTOLD),
-        (mysql(1040), UNTOLD),
-        (OperationalError("FATAL: sorry, too many clients already"), UNTOLD),
+        (full(), UNNAMED),
+        (mysql(1040), UNNAMED),
+        (OperationalError("FATAL: sorry, too many clients already"), UNNAMED),
         (chained(AirflowException("429:Too Many Requests"), HTTPError(429, {"Retry-After": "9"}), named=False), 9.0),
-        (chained(ValueError("wrapped"), HTTPError(429), named=True), UNTOLD),
+        (chained(ValueError("wrapped"), HTTPError(429), named=True), UNNAMED),
     ],
     ids=lambda value: repr(value)[:60],
 )

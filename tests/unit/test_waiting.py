@@ -1,6 +1,7 @@
 """A wait goes on after an outage of the database, and odd calls are refused with one line."""
 
 import math
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +11,10 @@ from sensorpool import Key
 from sensorpool.client import wait
 from sensorpool.errors import Refused, Unknown, Unreachable
 from sensorpool.model.states import State
-from sensorpool.model.values import Instance
+from sensorpool.model.values import Registered
 from sensorpool.store import inspecting
 
-INSTANCE = Instance(1, 1, 1, 1, State.SENSING, True, Key("a", "b", "c"))
+INSTANCE = Registered(1, 1, 1, 1, State.SENSING, True, Key("a", "b", "c"))
 
 
 class Scripted:
@@ -28,12 +29,18 @@ class Scripted:
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if answer is None:
             raise Unreachable("the database does not answer")
-        return {1: (answer, INSTANCE.hashcode)}
+        return {1: answer}
+
+
+def waited(database: Any, named: Any, timeout: Any = None) -> dict[int, State]:
+    waiting = wait.Waiting(database, named, timeout)
+    while (pause := waiting.look()) is not None:
+        time.sleep(pause)
+    return waiting.states
 
 
 def _wait(*answers: State | None, timeout: float | None = None) -> dict[int, State]:
-    database: Any = Scripted(*answers)
-    return wait.wait(database, [1], timeout)
+    return waited(Scripted(*answers), [1], timeout)
 
 
 @pytest.mark.parametrize("timeout", [None, 5.0])
@@ -64,14 +71,14 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_an_instance_is_named_by_its_id_or_as_it_was_returned(named: Any) -> None:
     database: Any = Scripted(State.SUCCESS)
-    assert wait.wait(database, named) == {1: State.SUCCESS}
+    assert waited(database, named) == {1: State.SUCCESS}
 
 
 @pytest.mark.parametrize("named", [[True], [1.0], ["1"], [None], [[1]], None, True, "abc", b"1"], ids=repr)
 def test_what_names_no_instance_is_refused(named: Any) -> None:
     database: Any = Scripted(State.SUCCESS)
     with pytest.raises(Refused, match="named by") as caught:
-        wait.wait(database, named)
+        waited(database, named)
     assert "\n" not in str(caught.value)
 
 
@@ -79,7 +86,7 @@ def test_what_names_no_instance_is_refused(named: Any) -> None:
 def test_a_timeout_that_is_no_number_is_refused(timeout: Any) -> None:
     database: Any = Scripted(State.SUCCESS)
     with pytest.raises(Refused, match="timeout must be a number of seconds"):
-        wait.wait(database, [1], timeout)
+        waited(database, [1], timeout)
 
 
 @pytest.mark.parametrize("timeout", [0, -5, 0.0, timedelta(0)], ids=repr)
@@ -98,4 +105,4 @@ def test_a_cancel_of_nothing_or_for_no_reason_is_refused(named: Any, reason: Any
 def test_a_number_that_no_instance_has_is_unknown(named: int) -> None:
     database: Any = Scripted(State.SUCCESS)
     with pytest.raises(Unknown, match="there is no instance"):
-        wait.wait(database, [named])
+        waited(database, [named])

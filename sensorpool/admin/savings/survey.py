@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sensorpool.admin.savings import airflow_rows
-from sensorpool.admin.savings.airflow_rows import Part
-from sensorpool.admin.savings.database import ReadOnlyDatabase
+from sensorpool.admin.savings import airflow_database
+from sensorpool.admin.savings.airflow_database import Part, ReadOnlyDatabase
 from sensorpool.admin.savings.estimate import START_SECONDS, Costs, Mode, SensorTry, costs_of, with_duplicates
-from sensorpool.admin.savings.sensors import Taken, condition_of, sensors_in, taken_of
-from sensorpool.admin.savings.tries import TryReader, logged
+from sensorpool.admin.savings.records import Taken, TryReader, condition_of, logged, sensors_in, taken_of
 
 POKE_INTERVAL = 60.0  # seconds: BaseSensorOperator's default
 UNKNOWN = ("condition", "interval", "starts")
@@ -63,19 +61,19 @@ def survey(airflow: ReadOnlyDatabase, days: float, poke_interval: float = POKE_I
 def _tries(airflow: ReadOnlyDatabase, found: Found) -> Iterator[SensorTry]:
     """Yield the tries of all sensors, and note what is not known."""
     reader = TryReader(found.until.timestamp(), found.poke_interval, found.unknown)
-    for dag_id, counts in airflow.read(airflow_rows.count_by_task, found.since).items():
-        sensors = sensors_in(*airflow.read(airflow_rows.serialized, dag_id))
+    for dag_id, counts in airflow.read(airflow_database.count_by_task, found.since).items():
+        sensors = sensors_in(*airflow.read(airflow_database.serialized, dag_id))
         found.task_instances += sum(counts.values())
         part = Part(dag_id, tuple(counts.keys() & sensors.keys()), found.since)
         if not part.task_ids:
             continue
-        seen = logged(airflow.read(airflow_rows.events, part))
-        dates = airflow.read(airflow_rows.logical_dates, dag_id)
+        seen = logged(airflow.read(airflow_database.events, part))
+        dates = airflow.read(airflow_database.logical_dates, dag_id)
         conditions = {
             key: condition_of(dag_id, sensors[key[0]], rendered, dates.get(key[1]))
-            for key, rendered in airflow.read(airflow_rows.rendered_fields, part)
+            for key, rendered in airflow.read(airflow_database.rendered_fields, part)
         }
-        for row in airflow.read(airflow_rows.tries, part):
+        for row in airflow.read(airflow_database.tries, part):
             condition = conditions.get(row.key[:3])
             if (one := reader.read(dag_id, sensors[row.key[0]], row, seen.get(row.key), condition)) is not None:
                 yield one

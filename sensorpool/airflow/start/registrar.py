@@ -25,7 +25,7 @@ from sensorpool.airflow.triggerer.notifier import Notifier
 from sensorpool.client.pool import Pool
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import State
-from sensorpool.model.values import Instance, Key
+from sensorpool.model.values import Key, Registered
 from sensorpool.store import inspecting, pruning
 
 _LOOKUPS = ("var", "conn", "macros")  # names by which a template may ask a server
@@ -57,7 +57,7 @@ class Registrar:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._plain, self._asking, self._companys = map(Renderers, ("plain", "asking", "companys"))
-        self._prepared: queue.SimpleQueue[tuple[Prepared, Future[Instance]]] = queue.SimpleQueue()
+        self._prepared: queue.SimpleQueue[tuple[Prepared, Future[Registered]]] = queue.SimpleQueue()
         threading.Thread(target=self._register, name="sensorpool-start-register", daemon=True).start()
 
     @classmethod
@@ -82,7 +82,7 @@ class Registrar:
         prepared = await renderers.run(partial(self._prepare, blueprint, key, external_id, context))
         if isinstance(prepared, Waiting):
             return prepared
-        future: Future[Instance] = Future()
+        future: Future[Registered] = Future()
         self._prepared.put((prepared, future))
         instance = sensing(await asyncio.wrap_future(future))
         return Waiting(instance.id, None, not instance.opened, prepared.resume_arguments)
@@ -117,7 +117,7 @@ class Registrar:
                 some.append(self._prepared.get())
             self._register_some([each for each in some if each[1].set_running_or_notify_cancel()])
 
-    def _register_some(self, some: list[tuple[Prepared, Future[Instance]]]) -> None:
+    def _register_some(self, some: list[tuple[Prepared, Future[Registered]]]) -> None:
         if not some:
             return
         try:

@@ -17,7 +17,7 @@ from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.errors import KeyConflict
 from sensorpool.model.states import State
-from sensorpool.model.values import LONGEST_SPAN, Instance, Key, Registration
+from sensorpool.model.values import LONGEST_SPAN, Key, Registered, Registration
 from sensorpool.store import inspecting, pruning
 
 
@@ -42,7 +42,7 @@ def pool() -> Pool:
     return Pool(settings)
 
 
-def register(registration: Registration) -> Instance:
+def register(registration: Registration) -> Registered:
     """Register what a task of this worker waits for.
 
     :raises NotPoolable: when this try was in the pool already, or there is a secret among its arguments.
@@ -94,7 +94,7 @@ def check_secrets(poke_context: Any) -> None:
         raise NotPoolable("one of its arguments holds a secret, and the pool keeps arguments", "secret")
 
 
-def sensing(instance: Instance) -> Instance:
+def sensing(instance: Registered) -> Registered:
     """Return an instance that was just registered, if it waits.
 
     :raises NotPoolable: when this try was in the pool already, and has ended there.
@@ -118,7 +118,7 @@ def waits_of(sensor: Any) -> dict[str, Any]:
 
 def defer(
     task: Any,
-    instance: Instance,
+    instance: Registered,
     *,
     direct: bool,
     timeout: float | None,

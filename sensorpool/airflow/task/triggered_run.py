@@ -22,7 +22,7 @@ from sensorpool.airflow.task.patch import Execute
 from sensorpool.airflow.task.series import series_of
 from sensorpool.errors import SensorpoolError
 from sensorpool.model.states import Ending, State
-from sensorpool.model.values import LONGEST_SPAN, Instance, Registration
+from sensorpool.model.values import LONGEST_SPAN, Registered, Registration
 
 _RUN_FAILED = "AirflowException: "  # so begins the reason if the poke saw that the run has failed
 
@@ -71,7 +71,7 @@ def wait_in_pool(operator: Any, context: Any, request: DagRunTriggerException, o
         external_id=str(context["ti"].id),
         **series_of({"dag_id": request.trigger_dag_id}, context),
     )
-    instance: Instance | None = None
+    instance: Registered | None = None
     is_started = False
     try:
         # A run to be reset may be successful until then: no poke may read it before.

@@ -28,7 +28,7 @@ from sensorpool.airflow.task.patch import Execute, begins_on_worker
 from sensorpool.airflow.task.poolable import Condition
 from sensorpool.airflow.task.saved_attributes import save
 from sensorpool.airflow.task.series import series_of
-from sensorpool.model.values import Instance, Registration
+from sensorpool.model.values import Registered, Registration
 
 FLAPS = "flaps"  # the argument of the resume method: how often the task's own poke has found nothing
 
@@ -82,7 +82,7 @@ class Wait:
 
         :raises TaskDeferred: when it waits in the pool.
         """
-        waits: list[tuple[Instance, bool, float]] = []  # the instance, whether it ends directly, and its timeout
+        waits: list[tuple[Registered, bool, float]] = []  # the instance, whether it ends directly, and its timeout
 
         def register() -> None:
             waits.append(self._register(sensor, context, first))
@@ -115,7 +115,7 @@ class Wait:
             **self.resume_arguments,
         )
 
-    def _register(self, sensor: BaseSensorOperator, context: Any, first: FirstPoke) -> tuple[Instance, bool, float]:
+    def _register(self, sensor: BaseSensorOperator, context: Any, first: FirstPoke) -> tuple[Registered, bool, float]:
         timeout = max(0.0, sensor.timeout - first.waited)
         waited = first.waited if self.began is None else time.time() - self.began
         key = deferral.key_of(context["ti"])

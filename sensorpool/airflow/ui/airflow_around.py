@@ -12,8 +12,7 @@ from sqlalchemy import case, func, select
 from sensorpool.airflow.ui import external_runs
 from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
-from sensorpool.web.access import Reader
-from sensorpool.web.surroundings import Surroundings
+from sensorpool.web.access import Reader, Surroundings
 
 _TRIGGERERS = "TriggererJob"  # as Airflow names their jobs
 

@@ -132,8 +132,8 @@ MUTANTS = (
     _one(
         "the query misses the first moment of a deadline",
         "store/loading.py",
-        "g.c.next_deadline <= now",
-        "g.c.next_deadline < now",
+        "g.c.next_deadline <= _NOW",
+        "g.c.next_deadline < _NOW",
         *("G5", "G1"),
     ),
     Mutant(

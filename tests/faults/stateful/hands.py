@@ -6,7 +6,7 @@ from typing import ClassVar
 from hypothesis.stateful import RuleBasedStateMachine
 
 from sensorpool.errors import Refused, Unreachable
-from sensorpool.model.values import Instance, Key, shard_ranges
+from sensorpool.model.values import Key, Registered, shard_ranges
 from sensorpool.store.outbox_rows import LONGEST_PAUSE
 from sensorpool.worker.chores.round import Place
 from sensorpool.worker.rescue import rescue
@@ -125,6 +125,6 @@ class Hands(RuleBasedStateMachine):
         if actor.error is not None and not isinstance(actor.error, Refused):
             raise actor.error
         if actor.error is None:
-            instance: Instance = actor.value
+            instance: Registered = actor.value
             if same != (None if instance.created else instance.id):
                 raise Broken(f"KEYS: {name!r} was registered as {instance}, not as instance {same}")

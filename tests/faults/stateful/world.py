@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from sensorpool import Pool
+from sensorpool.client.nudger import Nudger
 from sensorpool.client.register import spell
 from sensorpool.config.settings import Settings
 from sensorpool.leases.lease import Leases
@@ -269,7 +270,8 @@ def make_pool(world: World) -> Pool:
     settings = world.settings
     pool.settler = Settler(pool.database, pool.outbox.deliver, tick_ms=settings.tick_ms)
     pool._leases = Leases(SimulatedRedis(world.client, world), lease_ttl=world.settings.lease_ttl)
-    pool._hints = pool._leases
+    pool.nudger = Nudger(pool, pool.outbox)
+    pool.nudger._leases = pool._leases
     return pool
 
 

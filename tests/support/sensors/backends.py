@@ -5,8 +5,8 @@ import zlib
 from pathlib import Path
 from typing import Any, ClassVar
 
+from harness.scripted import LONG, ScriptedSensor
 from sensorpool.errors import InfraFailure
-from sensorpool.testing import LONG, ScriptedSensor
 
 
 class Throttled(Exception):

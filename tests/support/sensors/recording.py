@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
+from harness.scripted import LONG, ScriptedSensor, record_poke
 from sensorpool.model.values import PokeReturnValue
-from sensorpool.testing import LONG, ScriptedSensor, record_poke
 
 
 class Backend(ScriptedSensor):

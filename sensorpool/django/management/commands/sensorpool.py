@@ -2,17 +2,14 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
-from io import StringIO
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 import click
 from django.core.management.base import BaseCommand, CommandError
 
 from sensorpool.cli.main import DONE, NO, main
-
-_OF_DJANGO = frozenset({"--settings", "--pythonpath"})
 
 
 class Command(BaseCommand):
@@ -34,7 +31,8 @@ class Command(BaseCommand):
 
         :raises CommandError: when its exit code is not 0; ``returncode`` is that code.
         """
-        with _handed_on(redirect_stdout, options.get("stdout")), _handed_on(redirect_stderr, options.get("stderr")):
+        stdout, stderr = options.get("stdout") or sys.stdout, options.get("stderr") or sys.stderr
+        with redirect_stdout(stdout), redirect_stderr(stderr):
             code = _run([str(each) for each in args])
         if code != DONE:
             raise CommandError(
@@ -63,32 +61,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _without_django(arguments: Sequence[str]) -> list[str]:
-    """Leave out the options that Django has applied; one without a value stays, and is refused."""
-    left: list[str] = []
-    rest = list(arguments)
-    while rest and rest[0] != "--":
-        name, has_value, _ = rest[0].partition("=")
-        if name not in _OF_DJANGO:
-            left.append(rest.pop(0))
-        elif has_value:
-            del rest[0]
-        elif len(rest) > 1 and not rest[1].startswith("-"):
-            del rest[:2]
-        else:
-            left.append(rest.pop(0))
-    return left + rest
-
-
-@contextmanager
-def _handed_on(redirect: Callable[[StringIO], AbstractContextManager[Any]], stream: Any) -> Iterator[None]:
-    """Have what is printed meanwhile written to this stream at the end; None: print it."""
-    if stream is None:
-        yield
-        return
-    said = StringIO()  # Django's streams end each write with a line break
-    try:
-        with redirect(said):
-            yield
-    finally:
-        if text := said.getvalue():
-            stream.write(text)
+    """Leave out the options that Django has applied."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("--settings", "--pythonpath"):
+        parser.add_argument(name)
+    return parser.parse_known_args(arguments)[1]

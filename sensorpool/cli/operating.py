@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from sensorpool.admin.look import Finding
-from sensorpool.cli.output import NumberRange, json_option, print_apart, print_json, say
+from sensorpool.cli.output import json_option, print_json, say
 from sensorpool.client.pool import Pool
 from sensorpool.config.settings import Settings
 from sensorpool.errors import SettingsError
@@ -57,14 +57,14 @@ def doctor(short: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--rate", type=NumberRange(min=0.1), default=20, show_default=True, help="Tasks a second.")
+@click.option("--rate", type=click.FloatRange(min=0.1), default=20, show_default=True, help="Tasks a second.")
 @json_option
 def drain(rate: float, as_json: bool) -> None:
     """Hand Airflow's waiting tasks back: they go on natively.
 
     Set [sensorpool] enabled = False first, or new tasks come meanwhile.
     """
-    from sensorpool.admin import drain as draining
+    from sensorpool.admin import actions
     from sensorpool.store import inspecting
 
     pool = Pool()
@@ -72,7 +72,7 @@ def drain(rate: float, as_json: bool) -> None:
     done = 0
     with Progress(console=Console(stderr=True), disable=as_json) as bars:
         bar = bars.add_task("handed back", total=waiting)
-        for count in draining.drain(pool, rate):
+        for count in actions.drain(pool, rate):
             done += count
             bars.update(bar, completed=done)
     left = pool.database.read(inspecting.count_by_state).get(State.SENSING, 0)
@@ -97,13 +97,11 @@ def try_command(sensor_class: str, context_json: str, as_json: bool) -> None:
 
     settings = Settings.load()
     context = parse_context(context_json)
-    with print_apart():
-        tried = poke_once(settings, sensor_class, context)
+    tried = poke_once(settings, sensor_class, context)
     if as_json:
-        fields = asdict(tried)
-        print_json(fields | {"traceback": fields.pop("error_text")})
+        print_json(asdict(tried))
     else:
-        for line in (tried.error_text or "").splitlines():
+        for line in (tried.traceback or "").splitlines():
             say(line)
         said = [f"{tried.outcome.replace('_', ' ')} after {tried.seconds:.3g} s", tried.reason]
         if tried.xcom_value is not None:

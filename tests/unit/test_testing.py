@@ -3,22 +3,19 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from celery import Celery, _state, chain
-from sqlalchemy import text
 
 import sensorpool
 from sensorpool import State
-from sensorpool.client import join
-from sensorpool.errors import ClassUnavailable, InDoubt, KeyConflict, Refused, Unknown, Unreachable
-from sensorpool.poke.classes import ALL_OF
+from sensorpool.errors import ClassUnavailable, Refused, Unknown
 from sensorpool.sensors import PathSensor, TimeSensor
-from sensorpool.testing_pool import TestPool
+from sensorpool.testing import TestPool
 
 app = Celery("shop", broker="memory://", set_as_current=False)
 
@@ -118,20 +115,12 @@ def test_a_join_fails_with_its_first_member(pool: TestPool) -> None:
 
 
 def test_joins_of_nothing_and_nobody_are_refused(pool: TestPool) -> None:
-    with pytest.raises(Refused, match="at least one"):
+    with pytest.raises(Refused, match="1 to 3,000 instances, not 0"):
         sensorpool.all_of([])
+    with pytest.raises(Refused, match="1 to 3,000 instances, not 3,001"):
+        sensorpool.all_of(range(1, 3_002))
     with pytest.raises(Unknown, match="no instance 77"):
         sensorpool.any_of([77])
-
-
-def test_a_join_of_many_is_a_join_of_joins(pool: TestPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sensorpool.client.join._MOST", 2)
-    some = sensorpool.register_many({"sensor": Path(f"/data/{n}")} for n in range(5))
-    every = sensorpool.all_of(some)
-    pool.land(*some)
-    for _ in range(3):  # from the lowest joins to the highest
-        pool.poke()
-    assert every.wait(0) is State.SUCCESS
 
 
 def test_the_allowlists_can_be_tested() -> None:
@@ -181,7 +170,9 @@ def test_an_instance_can_be_pickled(pool: TestPool) -> None:
     copy = pickle.loads(pickle.dumps(instance))
     assert copy == instance
     pool.land(instance)
-    assert copy.wait(1) is State.SUCCESS  # by the pool of the environment
+    with pytest.raises(Refused, match=rf"look it up with sensorpool\.get\({instance.id}\)"):
+        copy.wait(1)
+    assert sensorpool.wait(copy, 1) == {instance.id: State.SUCCESS}
 
 
 def test_a_wait_does_not_sleep_in_a_test(pool: TestPool, tmp_path: Path) -> None:
@@ -227,119 +218,10 @@ def test_a_wake_up_says_how_many_conditions_it_concerns(pool: TestPool, tmp_path
         sensorpool.wake()
 
 
-def test_a_join_of_so_many_that_it_is_one_of_joins(pool: TestPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join, "_MOST", 2)
-    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(7)]
-    named = {"dag_id": "d", "task_id": "t" * 249, "run_id": "r"}
-    before = len(pool.registered)
-    with pytest.raises(Refused, match="must be a Celery signature"):
-        sensorpool.all_of(some, on_success={"no": "task"}, **named)
-    assert len(pool.registered) == before, "no part of it is kept"
-    every, first = sensorpool.all_of(some, **named), sensorpool.any_of(some)
-    count = len(pool.registered)
-    assert sensorpool.all_of(some, **named).id == every.id
-    assert len(pool.registered) == count, "its parts are found, too"
-    pool.land(some[5])
-    for _ in range(3):
-        pool.poke()
-    assert first.result is not None
-    assert first.result.xcom_value == {"id": some[5].id}, "no inner join"
-    pool.land(*some)
-    for _ in range(3):
-        pool.poke()
-    assert every.result is not None
-    assert every.result.state is State.SUCCESS
-
-
-def joins_of(pool: TestPool) -> list[State]:
-    """Return the states of all joins, the inner ones among them."""
-    made = [each.id for each in pool.registered if each.key.task_id.startswith(("AllOf", "t"))]
-    return list(pool.wait(made, 0).values())
-
-
-NAMED = {"dag_id": "d", "task_id": "t", "run_id": "r"}
-
-
-def test_a_large_join_whose_key_is_taken_leaves_no_inner_joins(pool: TestPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join, "_MOST", 2)
-    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(7)]
-    found = sensorpool.register(ALL_OF, {"instances": [some[0].id, some[1].id]}, **(NAMED | {"task_id": "t[1.0]"}))
-    taken = sensorpool.register(Path("/other"), **NAMED)
-    with pytest.raises(KeyConflict, match="waiting for something else"):
-        sensorpool.all_of(some, **NAMED)
-    assert pool.wait([taken, found], 0) == dict.fromkeys([taken.id, found.id], State.SENSING), "they were there before"
-    assert sorted(joins_of(pool)) == [State.CANCELLED] * 5 + [State.SENSING] * 2
-
-
-def test_a_large_join_that_fails_leaves_those_that_a_second_registration_finds(
-    pool: TestPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(join, "_MOST", 2)
-    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(7)]
-    for error, key, left in (
-        (Refused("the DAG has too many"), {}, State.CANCELLED),
-        (Unreachable("no answer"), {}, State.CANCELLED),
-        (InDoubt("whether it is there is open", []), {}, State.SENSING),
-        (Refused("the DAG has too many"), NAMED, State.SENSING),
-    ):
-        pool.registered.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(pool, "register_many", refusing_one(pool, error))
-            with pytest.raises(type(error), match=str(error)):
-                sensorpool.all_of(some, **key)
-        assert joins_of(pool) == [left] * 6, (error, key)
-    every = sensorpool.all_of(some, **NAMED)
-    assert every.wait(0) is State.SENSING
-    assert joins_of(pool) == [State.SENSING] * 7, "a second registration finds the inner ones"
-
-
-def refusing_one(pool: TestPool, error: Exception) -> Callable[..., list[sensorpool.Instance]]:
-    """Return a `register_many` that takes some, and refuses the one that comes last."""
-
-    def register_many(given: list[sensorpool.Registration]) -> list[sensorpool.Instance]:
-        if len(given) == 1:
-            raise error
-        return TestPool.register_many(pool, given)
-
-    return register_many
-
-
-def test_a_large_join_whose_member_is_pruned_meanwhile_leaves_no_inner_joins(
-    pool: TestPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def register_many(given: list[sensorpool.Registration]) -> list[sensorpool.Instance]:
-        made = TestPool.register_many(pool, given)
-        if len(given) == 1:
-            with pool.database.engine.begin() as connection:
-                connection.execute(text("DELETE FROM sensor_instance WHERE id = 1"))
-        return made
-
-    monkeypatch.setattr(join, "_MOST", 2)
-    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(7)]
-    assert some[0].id == 1
-    monkeypatch.setattr(pool, "register_many", register_many)
-    with pytest.raises(Unknown, match="no instance 1"):
-        sensorpool.any_of(some, **NAMED)
-    assert joins_of(pool) == [State.CANCELLED] * 7
-
-
-def test_an_error_while_inner_joins_are_cancelled_hides_no_other(
-    pool: TestPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def cancel(*_: object) -> None:
-        raise RuntimeError("an error of the database")
-
-    monkeypatch.setattr(join, "_MOST", 2)
-    some = [sensorpool.register(Path(f"/data/{n}")) for n in range(7)]
-    sensorpool.register(Path("/other"), **NAMED)
-    monkeypatch.setattr(pool.settler, "cancel", cancel)
-    with pytest.raises(KeyConflict, match="waiting for something else"):
-        sensorpool.all_of(some, **NAMED)
-
-
 def test_an_instance_of_another_pool_is_not_joined(pool: TestPool) -> None:
+    key = {"dag_id": "d", "task_id": "t", "run_id": "r"}
     with sensorpool.testing.pool():
-        other = sensorpool.register(Path("/data/x"), **NAMED)
+        other = sensorpool.register(Path("/data/x"), **key)
     mine = sensorpool.register(Path("/data/x"))
     assert (mine.id, mine.hashcode) == (other.id, other.hashcode), "the fault is not there"
     for join_of in (sensorpool.all_of, sensorpool.any_of):
