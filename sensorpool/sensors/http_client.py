@@ -120,7 +120,7 @@ class Client:
         self._by_server: dict[Server, PoolManager] = {}
 
     def ask(self, method: str, url: str, headers: Mapping[str, str], timeout: float) -> BaseHTTPResponse:
-        """Send a request that may be repeated; return the answer, whose body has not been read.
+        """Send a request that may be repeated. Return the answer, whose body has not been read.
 
         :raises CannotPoke: when the environment has a wrong proxy.
         :raises HTTPError: of urllib3, when there is no answer.
@@ -170,8 +170,8 @@ def ask(
     """Ask a server.
 
     :param credentials: headers of a connection. They go to the server of ``url`` and to no other.
-    :param timeout: seconds. It limits each step, and is checked between steps, so the whole takes at most twice as
-        long.
+    :param timeout: seconds. It limits each wait for the server, and is checked between the pieces of a body and
+        between redirects. Only the time limit of the poke ends a head that comes byte by byte.
     :param wanted: a status that is the answer even where it is a redirect.
     :param follow_redirects: without it, any redirect is the answer.
     :param body_if: returns whether the body of an answer with this status is wanted.

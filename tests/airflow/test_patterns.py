@@ -21,7 +21,6 @@ from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.provider import get_provider_info
 from sensorpool.airflow.task import poolable
-from sensorpool.config import allowlist
 from sensorpool.config.allowlist import Allowlist, ClassKind, classes_of
 from sensorpool.config.defaults import BUILT_IN_SENSORS
 from sensorpool.errors import ClassUnavailable
@@ -229,6 +228,7 @@ def test_doctor_lists_the_installed_classes_without_importing_them(tmp_path: Pat
     code = """
 import json, sys
 from sensorpool import Settings
+from sensorpool.admin import allowed_classes
 from sensorpool.admin.allowed_classes import look
 settings = Settings.load(sensors_enabled="airflow.providers.*,airflow.providers.acme.*")
 found = [[each.level, each.said, each.classes] for each in look(settings)]

@@ -76,12 +76,3 @@ def test_a_registrant_that_lacks_the_class_is_refused(
     with pytest.raises(ClassUnavailable, match=f"^{MODULE} has no class Arrives$"):
         pool.register(CLASS, {"path": str(tmp_path)})
     assert pool.register(CLASS.replace("Arrives", "Waits"), {"path": str(tmp_path / "flag")}).id
-
-
-def test_a_worker_logs_at_its_start_that_a_pattern_enables_nothing(make_service: Callable[..., Service]) -> None:
-    service = make_service(sensors_enabled="harness.scripted.ScriptedSensor,nothing_by_this_name.*")
-    service.start()
-    log = service.folder / "worker-0.log"
-    said = "SENSORS_ENABLED: nothing_by_this_name.* enables no class: there is no nothing_by_this_name here; install it"
-    until("the line", lambda: said in log.read_text())
-    assert service.processes[0].poll() is None

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from ftplib import error_perm, error_temp
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from harness.endpoints.file_servers import PASSWORD, USER, FtpServer
 from sensorpool.errors import InfraFailure
 from sensorpool.sensors import PathSensor
 from sensorpool.sensors.connections import PokeFailed
+from sensorpool.sensors.ftp_tree import FtpTree
 
 SetConnection = Callable[[str, str], None]
 Holds = Callable[..., bool]
@@ -97,6 +99,58 @@ def test_what_a_server_does_not_tell_is_an_error(
             assert holds(server, path) is True
         for path in ("none.csv", "n*.csv", "folder", "none/real.csv"):
             assert holds(server, path) is False, path
+
+
+class Scripted:
+    """A client of a server with the folder ``/in``, which answers NLST in a way of its own."""
+
+    encoding = "utf-8"
+
+    def __init__(self, lines: list[str], said: str = "226 Transfer complete") -> None:
+        self.lines, self.said = lines, said
+
+    def voidcmd(self, _: str) -> str:
+        return "200 OK"
+
+    def cwd(self, path: str) -> None:
+        if path != "/in":
+            raise error_perm("550 Not a directory")
+
+    def size(self, path: str) -> int:
+        if path == "/in/a.csv":
+            return 5
+        raise error_perm("550 Could not get file size.")
+
+    def retrlines(self, command: str, callback: Callable[[str], None]) -> str:
+        if command == "MLSD":
+            raise error_perm("500 Unknown command.")
+        if self.said[0] in "45":
+            raise (error_temp if self.said[0] == "4" else error_perm)(self.said)
+        for line in self.lines:
+            callback(line)
+        return self.said
+
+
+@pytest.mark.parametrize(
+    ("lines", "said", "found"),
+    [
+        (["a.csv"], "226 Done", ["/in/a.csv"]),
+        (["/in/a.csv", ".", "..", "gone.csv"], "226 Done", ["/in/a.csv"]),
+        ([], "226 Done", []),
+        ([], "450 No files found", []),
+        ([], "550 No files found", []),
+    ],
+)
+def test_names_are_listed_in_many_ways(lines: list[str], said: str, found: list[str]) -> None:
+    tree = FtpTree(Scripted(lines, said))  # type: ignore[arg-type]
+    assert [entry.path for entry in tree.scan("/in", lambda name: name.endswith(".csv"))] == found
+    assert not tree.refused
+
+
+def test_a_folder_that_may_not_be_read_is_no_empty_one() -> None:
+    tree = FtpTree(Scripted([], "226 Transfer done (but failed to open directory)."))  # type: ignore[arg-type]
+    assert not list(tree.scan("/in", str.isprintable))
+    assert [type(error) for error in tree.refused] == [PermissionError]
 
 
 def test_a_tls_server_that_hangs_up_is_an_infrastructure_failure(set_connection: SetConnection) -> None:
