@@ -218,7 +218,7 @@ class TestPool(Pool):
 class _NoNudger(Nudger):
     """Nudges nobody, because there is no worker."""
 
-    def nudge(self, opened: Sequence[Registered], *, is_late: bool) -> None:
+    def nudge(self, opened: Sequence[Registered], *, is_late: bool) -> str | None:
         """Send no job."""
 
     def poke_soon(self, groups: Collection[Woken]) -> int:  # noqa: ARG002

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from sensorpool.client.pool_view import PoolView
-from sensorpool.errors import Refused, SettingsError
+from sensorpool.errors import Refused
 from sensorpool.instrumentation.logs import logger
 from sensorpool.leases.lease import Leases, leases_of
 from sensorpool.leases.roster import Roster
@@ -32,29 +32,28 @@ class Nudger:
     def _leases(self) -> Leases:
         return leases_of(self._pool.settings, patience=_PATIENCE)
 
-    def nudge(self, opened: Sequence[Registered], *, is_late: bool) -> None:
+    def nudge(self, opened: Sequence[Registered], *, is_late: bool) -> str | None:
         """Send jobs for the ranges of new groups.
 
         :param opened: an instance of each of them.
         :param is_late: a load that is over may have missed them.
-        :raises SettingsError: when the workers on our Redis serve another database: no group would ever be poked.
+        :returns: why no worker will ever look at them, or None.
         """
         if not opened:
-            return
-        pool, problem = self._pool, None
+            return None
+        pool = self._pool
         try:
             workers = Roster(self._leases).workers()
             pool.learn_ranges(workers)
             raised = self._raise_flags(opened, is_late)
             ours = pool.find_own(workers)
             if ours and all(worker.terms.pool_id != ours for worker in workers):
-                problem = pool.disagreements(workers)[0]
+                return pool.disagreements(workers)[0]
             for shard_range in raised:
                 self._outbox.nudge(shard_range)
         except Exception as error:  # the instance is registered: no later error may hide that
             log.warning("new conditions wait for their tick", error=str(error))
-        if problem is not None:
-            raise SettingsError(problem)
+        return None
 
     def _raise_flags(self, opened: Sequence[Registered], is_late: bool) -> list[ShardRange]:
         """Raise the flags of the ranges of new groups; return those whose flag was down."""

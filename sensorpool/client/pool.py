@@ -12,7 +12,7 @@ from sensorpool.client.pool_view import PoolView
 from sensorpool.client.wait import Named, Waiting
 from sensorpool.client.wake import WakeUp, conditions_of, wake_up
 from sensorpool.config.settings import Settings
-from sensorpool.errors import Refused, SensorpoolError
+from sensorpool.errors import Refused, SensorpoolError, SettingsError
 from sensorpool.model.states import State
 from sensorpool.model.values import LONGEST_SPAN, Milliseconds, Registered, Registration, Result, Span
 from sensorpool.poke.classes import ALL_OF, ANY_OF, Classes
@@ -163,11 +163,13 @@ class Pool(PoolView):
         for start in range(0, len(checked), register.AT_ONCE):
             try:
                 done = register.register(self.settler, checked[start : start + register.AT_ONCE], self.settings)
-                instances.extend(done.instances)
-                self.nudger.nudge(done.opened, is_late=done.is_late)
             except SensorpoolError as error:
                 error.registered = instances
                 raise
+            instances.extend(done.instances)
+            if problem := self.nudger.nudge(done.opened, is_late=done.is_late):
+                self.settler.cancel({each.id: problem for each in done.instances if each.created})
+                raise SettingsError(problem)
         return instances
 
     def get(self, instance_id: Named) -> Instance:

@@ -228,7 +228,6 @@ def test_doctor_lists_the_installed_classes_without_importing_them(tmp_path: Pat
     code = """
 import json, sys
 from sensorpool import Settings
-from sensorpool.admin import allowed_classes
 from sensorpool.admin.allowed_classes import look
 settings = Settings.load(sensors_enabled="airflow.providers.*,airflow.providers.acme.*")
 found = [[each.level, each.said, each.classes] for each in look(settings)]
@@ -251,6 +250,7 @@ print(json.dumps([found, [name for name in sys.modules if name.startswith("airfl
 
 
 def test_doctor_says_which_version_the_classes_were_proved_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sensorpool.admin import allowed_classes
 
     monkeypatch.setattr(allowed_classes, "version", lambda name: "99.0")
     [finding] = allowed_classes.look(Settings.load(sensors_enabled="airflow.providers.http.*"))
