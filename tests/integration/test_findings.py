@@ -56,7 +56,7 @@ def fall_behind(pool: Pool, name: str = "some.task") -> int:
         connection.execute(update(poke_group).values(late_since=now))
     put_in_trouble(pool.database, [made.group_id], overruns=2)
     Outages(pool.leases.store).write(throttled(None, name, "429", time.monotonic(), 1, 60))
-    pool.child_deaths.add(name, 1, -9)
+    pool.incidents.add_death(name, 1, -9)
     return made.id
 
 
