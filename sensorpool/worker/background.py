@@ -77,6 +77,7 @@ class Background:
         self._clock = clock
         self._finisher = finisher
         self._rest = rest
+        self._renew_every = settings.heartbeat  # seconds
         self._renew_at = self._note_at = 0.0  # when notes are renewed, and may be written, by the monotonic clock
         self._waits: dict[int, _Waits] = {}  # by the id of the group
         self._offered: set[int] = set()  # the groups of these that the lanes have taken
@@ -196,7 +197,7 @@ class Background:
             self._note(shard_range)
         self._note_at = now
         if now >= self._renew_at:
-            self._renew_at = now + self._settings.heartbeat
+            self._renew_at = now + self._renew_every
 
     def _take(self) -> None:
         """Take what pokes have seen since the last look to the finisher."""

@@ -132,7 +132,7 @@ def test_a_slow_poke_that_redis_has_forgotten_is_not_made_twice(
     pool: Pool, worker: Worker, make_worker: Callable[..., Worker], gate: threading.Event
 ) -> None:
     other, shard_range = make_worker(pool.settings), pool.ranges[0]
-    worker.background._heartbeat = 0.1
+    worker.background._renew_every = 0.1
     slow = register(pool, "slow", lambda: gate.wait(30))
     assert job(worker, pool)["slow"] == 1
     worker.leases.store.client.delete(key(shard_range, "background"))
@@ -153,7 +153,7 @@ def test_a_slow_poke_whose_process_died_is_a_strike(
     worker, other = make_worker(pool.settings), make_worker(pool.settings)
     slow = pool.get(register(pool, "slow", lambda: gate.wait(30)))
     assert job(worker, pool)["slow"] == 1
-    worker.background._heartbeat = 3_600.0
+    worker.background._renew_every = 3_600.0
     assert job(other, pool)["busy"] == 1
     until("the strike", lambda: job(other, pool) and trouble_of(pool.database, slow.group_id).strikes == 1)
 

@@ -157,7 +157,7 @@ def test_too_many_are_dropped_and_keep_their_turn(
 def test_who_is_woken_after_a_job_is_looked_at_later(pool: Pool, worker: Worker, waiting: dict[str, int]) -> None:
     """The job that took wake-ups up sends the next one, if there are more by then; and not within a second."""
     [shard_range], nudged = pool.ranges, list[Any]()
-    worker.publisher.nudge = nudged.append  # type: ignore[method-assign]
+    worker._later_jobs._nudge = nudged.append
     pool.wake(prefix="s3://in")
     job(worker, pool)
     worker._later_jobs._nudge_if_woken(shard_range)
