@@ -159,7 +159,7 @@ def test_mysql_has_the_driver_that_is_installed_with_us(scheme: str) -> None:
 
 def test_config_shows_a_list_as_it_is_set() -> None:
     said = CliRunner(env={"SENSORPOOL_SENSORS_ENABLED": "a.B, c.D"}).invoke(main.main, ["config"]).stdout
-    assert re.search(r"^SENSORPOOL_SENSORS_ENABLED +a\.B,c\.D +environment$", said, re.MULTILINE)
+    assert re.search(r"^SENSORPOOL_SENSORS_ENABLED\ta\.B,c\.D\tenvironment$", said, re.MULTILINE)
 
 
 def test_a_defect_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
