@@ -15,13 +15,13 @@ from airflow.providers.standard.sensors.python import PythonSensor
 from airflow.providers.standard.sensors.weekday import DayOfWeekSensor
 
 from sensorpool import Settings
+from sensorpool.admin import allowed_classes
 from sensorpool.admin.allowed_classes import doubt_about, installed
 from sensorpool.airflow import catalog
 from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
 from sensorpool.airflow.errors import NotPoolable
 from sensorpool.airflow.provider import get_provider_info
 from sensorpool.airflow.task import poolable
-from sensorpool.config import allowlist
 from sensorpool.config.allowlist import Allowlist, ClassKind, classes_of
 from sensorpool.config.defaults import BUILT_IN_SENSORS
 from sensorpool.errors import ClassUnavailable
@@ -251,9 +251,8 @@ print(json.dumps([found, [name for name in sys.modules if name.startswith("airfl
 
 
 def test_doctor_says_which_version_the_classes_were_proved_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sensorpool.admin import allowed_classes
 
-    monkeypatch.setattr(allowlist, "version", lambda name: "99.0")
+    monkeypatch.setattr(allowed_classes, "version", lambda name: "99.0")
     [finding] = allowed_classes.look(Settings.load(sensors_enabled="airflow.providers.http.*"))
     proved = catalog.proved().versions["airflow.providers.http"].version
     assert f"of airflow.providers.http 99.0 (proved with {proved}): HttpSensor" in finding.said
