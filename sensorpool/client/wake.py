@@ -78,13 +78,6 @@ def conditions_of(database: Database, wake_ups: Iterable[WakeUp]) -> list[condit
     return [*islice(groups, MOST)]
 
 
-class Subscription(NamedTuple):
-    """A question of SNS whether it may send here, and what it is answered with."""
-
-    topic: str
-    token: str
-
-
 def read_event(text: str | bytes, kind: str = "") -> list[WakeUp]:
     """Return the wake-ups of a message; those of objects that are gone are left out.
 
@@ -101,8 +94,8 @@ def read_event(text: str | bytes, kind: str = "") -> list[WakeUp]:
         raise Refused(f"this is no event of a bucket, and no wake-up ({type(error).__name__})") from None
 
 
-def subscription(text: str | bytes) -> Subscription | None:
-    """Return what a subscription of SNS is confirmed with, if a message asks for that.
+def subscription(text: str | bytes) -> tuple[str, str] | None:
+    """Return the topic and the token with which a subscription of SNS is confirmed, if a message asks for that.
 
     Nothing here confirms it: an operator does.
     """
@@ -113,7 +106,7 @@ def subscription(text: str | bytes) -> Subscription | None:
     if not isinstance(message, dict) or message.get("Type") != _SUBSCRIPTION:
         return None
     topic, token = message.get("TopicArn"), message.get("Token")
-    return Subscription(topic, token) if isinstance(topic, str) and isinstance(token, str) else None
+    return (topic, token) if isinstance(topic, str) and isinstance(token, str) else None
 
 
 def _wake_ups(message: Any) -> Iterator[WakeUp]:

@@ -73,11 +73,6 @@ class Lane(Generic[AnyWork]):
         self._waiting: FairQueue[AnyWork] = FairQueue(slots)
         self._done: deque[Sequence[Any]] = deque()
 
-    @property
-    def queued(self) -> int:
-        """How many pieces of work wait."""
-        return len(self._waiting)
-
     def queued_of(self, op_classpath: str) -> int:
         """How many pieces of work of a class wait."""
         return self._waiting.of_class(op_classpath)

@@ -51,13 +51,13 @@ class Poking:
         self._importing: dict[str, Sequence[PokeUnit]] = {}  # groups that wait for the import of their class
         self._failed: list[Report] = []
         self._undecided: list[PokeUnit] = []  # by shared calls: each needs a poke of its own
-        self._moved = time.monotonic()  # when a poke was last begun or reported
-        self._waited = 0  # how many waited at that time
+        self._moved = time.monotonic()  # when groups were last handed over or reported
         self._has_logged = False
 
     def put(self, units: Sequence[PokeUnit], ids: Sequence[int]) -> None:
         """Deal groups out to the lanes."""
         self.outstanding.update(zip(ids, units, strict=True))
+        self._moved = time.monotonic()
         paths = [unit.op_classpath for unit in units]
         if paths and paths.count(paths[0]) == len(paths):  # as a rule
             self._deal(paths[0], units)
@@ -77,11 +77,8 @@ class Poking:
         return waiting < enough and op_classpath not in self._importing
 
     def is_held_up(self, seconds: float) -> bool:
-        """Whether no poke began and none was reported for so many seconds: slow pokes or imports hold the job up."""
-        now, waiting = time.monotonic(), self._threads.queued + self._loops.queued
-        if waiting != self._waited:
-            self._moved, self._waited = now, waiting
-        return now - self._moved > seconds
+        """Whether nothing was handed over or reported for so many seconds: slow pokes or imports hold the job up."""
+        return time.monotonic() - self._moved > seconds
 
     @property
     def is_idle(self) -> bool:

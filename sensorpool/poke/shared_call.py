@@ -4,6 +4,7 @@ A shared call answers no for sure, or perhaps. What perhaps holds is poked by it
 group lands, fails or is skipped by a shared call. Tests hold each shared call that we ship against single pokes.
 """
 
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Hashable, Mapping, Sequence
@@ -62,6 +63,7 @@ class SharedCalls:
         self._made: deque[str] = deque()  # the class of each call
         self._paused: dict[tuple[str, Hashable], float] = {}  # until when groups of one kin are poked one by one
         self._logged: dict[str, float] = {}  # until when the log has said that calls of a class fail
+        self._lock = threading.Lock()
 
     def is_on(self, op_classpath: str, kin: Hashable = None) -> bool:
         """Whether a class is asked by shared calls now; with a kin: whether groups of this kin are."""
@@ -111,12 +113,14 @@ class SharedCalls:
         :param kin: None: all groups of the class.
         """
         now = _monotonic()
-        if len(self._paused) >= _MOST_PAUSED:
-            self._paused.clear()
-        self._paused[op_classpath, kin] = now + _PAUSE
-        if now >= self._logged.get(op_classpath, 0.0):
+        with self._lock:
+            if len(self._paused) >= _MOST_PAUSED:
+                self._paused.clear()
+            self._paused[op_classpath, kin] = now + _PAUSE
+            is_new = now >= self._logged.get(op_classpath, 0.0)
+            self._logged[op_classpath] = now + _PAUSE
+        if is_new:
             log.warning("one call for many fails; its groups are poked one by one", op_classpath=op_classpath, why=why)
-        self._logged[op_classpath] = now + _PAUSE
 
 
 class SharedBatch(Work):

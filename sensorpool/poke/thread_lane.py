@@ -111,7 +111,6 @@ class ThreadLane(Lane[Work]):
         super().__init__(slots, poke_timeout, reusable)
         self._runners: set[_Runner] = set()
         self._lock = threading.Lock()
-        self._is_waking = False  # whether a thread was told to take work, and has not come yet
         self._looked_at = 0.0  # when `supervise` last looked at the pokes that go on
 
     def put(self, works: Iterable[Work]) -> None:
@@ -120,7 +119,10 @@ class ThreadLane(Lane[Work]):
         self.supervise()
 
     def supervise(self) -> None:
-        """Take back the units behind slow pokes, give up the threads whose poke overran, and add one if none moves."""
+        """Take back the units behind slow pokes, give up the threads whose poke overran, and add one if work waits.
+
+        None is added while quick pokes are made: it would not make them faster.
+        """
         self._slots.look()
         now = time.monotonic()
         if now - self._looked_at < _HOLDS_UP and self._runners:
@@ -128,19 +130,19 @@ class ThreadLane(Lane[Work]):
         self._looked_at = now
         with self._lock:
             runners = list(self._runners)
-        moves = False
+        are_quick = False
         for runner in runners:
             work = runner.work
             if work is None:
                 continue
             if now - work.began <= _HOLDS_UP:
-                moves = True
+                are_quick = are_quick or work.is_quick
                 continue
             if rest := list(work.rest()):
                 self._waiting.put(rest)
             if now - work.began > self._poke_timeout:
                 self._give_up(runner, now)
-        if not moves and self._waiting.takeable:
+        if not are_quick and self._waiting.takeable:
             self._wake()
 
     @property
@@ -149,20 +151,18 @@ class ThreadLane(Lane[Work]):
         return not self._runners and not self._waiting
 
     def _wake(self) -> None:
-        """Tell one more thread to take work. It tells the next one as its poke begins, unless that is quick.
+        """Tell one more thread to take work. It tells the next one as its first poke begins, unless that is quick.
 
         A hundred that are told at once wait for the interpreter, and for one another: 1 % of a core at 700 pokes a
         second.
         """
         runner = _Runner()
         with self._lock:
-            self._is_waking = True
             self._runners.add(runner)
         try:
             self._reusable.do(partial(self._work, runner))
         except BaseException as error:
             with self._lock:
-                self._is_waking = False
                 self._runners.discard(runner)
             if not isinstance(error, RuntimeError | MemoryError):
                 raise  # a signal
@@ -182,15 +182,13 @@ class ThreadLane(Lane[Work]):
 
     def _work(self, runner: _Runner) -> None:
         done, monotonic, lock = self._done, time.monotonic, runner.lock
-        used = time.thread_time()
         reports: Sequence[Seen | Undecided] | None
         try:
             work = self._waiting.take()
-            self._is_waking = False
+            if work is not None and not work.is_quick and self._waiting.takeable:
+                self._wake()
+            used = time.thread_time()  # what that took is not the poke's
             while work is not None:
-                if not (work.is_quick or self._is_waking) and self._waiting.takeable:
-                    self._wake()
-                    used = time.thread_time()  # what that took is not the poke's
                 work.began = monotonic()
                 runner.work = work
                 try:

@@ -23,7 +23,6 @@ from sensorpool.web.waking import given_in, note_failed_login
 
 COOKIE = "sensorpool_login"
 _CHALLENGE = 'Basic realm="sensorpool", charset="UTF-8"'
-_LONGEST_NAME = 100
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})  # addresses that only this machine reaches
 _WEEK = 7 * 86_400  # seconds
 _QUEUE = 128  # connections
@@ -55,7 +54,7 @@ class TokenAccess:
         :raises Denied: when the token is missing or wrong.
         """
         user, token = given_in(request.headers.get("authorization", ""))
-        name = user[:_LONGEST_NAME] or "token" if self.is_token(token) else None
+        name = user or "token" if self.is_token(token) else None
         if name is None and hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self.cookie.encode()):
             name = "token"
         if name is None:
@@ -103,10 +102,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=_QUEUE)
-    except socket.gaierror as error:
-        raise SettingsError(f"there is no host {printable(host)} ({error.strerror}): name another --host") from None
     except OSError as error:
-        raise SettingsError(f"cannot listen on {printable(host)}:{port} ({error}): name another --port") from None
+        said = f"cannot listen on {printable(host)}:{port} ({error}): name another --host or --port"
+        raise SettingsError(said) from None
 
 
 def serve(pool: Pool, access: TokenAccess, listener: socket.socket) -> None:

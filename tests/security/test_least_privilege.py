@@ -18,9 +18,12 @@ from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.admin import findings, instances, status
 from sensorpool.leases.background_notes import Isolated
+from sensorpool.leases.budgets import BudgetsLeft
 from sensorpool.leases.lease import leases_of
+from sensorpool.leases.poke_log import Record
+from sensorpool.model.budgets import Budget
 from sensorpool.model.states import Outcome, State
-from sensorpool.model.values import Fact, ShardRange
+from sensorpool.model.values import Fact, Report, ShardRange
 from sensorpool.publish import listen
 from sensorpool.service.app import make_app
 from sensorpool.store import callback_rows, inspecting, results
@@ -30,6 +33,7 @@ from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
 from sensorpool.worker.rescue import rescue
 from tests.security.page import block
+from tests.support.builders import due_group
 
 SCRIPTED = "harness.scripted.ScriptedSensor"
 ASKED_FOR_IN_VAIN = {"config", "config|get", "client", "client|setinfo", "client|maint_notifications"}
@@ -111,6 +115,19 @@ def test_who_waits_to_be_poked_apart_is_seen_under_the_acl(acl_url: str) -> None
     assert leases.isolated([shard_range]) == [[isolated]]
     leases.note_background(shard_range, [], Isolated(), 60)
     assert leases.isolated([shard_range]) == [[]]
+
+
+def test_budgets_and_the_record_of_pokes_work_under_the_acl(acl_url: str) -> None:
+    """Threat `open Redis`: their commands are in no run without a budget."""
+    leases, budget = leases_of(Settings(redis_url=acl_url)), Budget("hive", 10.0, 2)
+    left = BudgetsLeft(leases.store, kept=40.0, tick=5.0)
+    granted, _ = left.take(budget, "0-10", ["a", "b", "c"], groups=3, waited=0.0)
+    left.give_back([(budget, "a")])
+    assert (granted, left.look([budget])[0].at_once) == (2, 1)
+    record = Record(1)
+    record.add([Report(due_group(7), 0.0, Outcome.LANDED)], [0])
+    leases.poke_log.keep(ShardRange(0, 10), record, 1)
+    assert len(leases.poke_log.records(ShardRange(0, 10))) == 1
 
 
 @pytest.mark.parametrize(

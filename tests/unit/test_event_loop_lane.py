@@ -68,7 +68,7 @@ def test_everything_is_reported_once(lanes: list[LoopLane]) -> None:
     lane.put([one(number, answering.AsyncLands) for number in range(1, 301)])
     found = outcomes(drive(lane, lambda seen: lane.idle and len(seen) >= 300, "all are poked"))
     assert found == dict.fromkeys(range(1, 301), LANDED)
-    assert (lane.queued, lane.abandoned, lane.collect()) == (0, 0, [])
+    assert (len(lane._waiting), lane.abandoned, lane.collect()) == (0, 0, [])
 
 
 def test_no_more_are_poked_at_once_than_the_concurrency(lanes: list[LoopLane], name: str) -> None:
@@ -76,7 +76,7 @@ def test_no_more_are_poked_at_once_than_the_concurrency(lanes: list[LoopLane], n
     lane.put([one(number, coroutines.AsyncWaits, name=name) for number in range(1, 21)])
     gauge = gates.gauges[name]
     drive(lane, lambda _: gauge.inside == 3, "three are poked at once")
-    assert lane.queued == 17
+    assert len(lane._waiting) == 17
     assert not lane.idle
     gates.gates[name].set()
     drive(lane, lambda seen: len(seen) == 20, "all are poked")
@@ -219,7 +219,7 @@ def test_a_loop_that_is_blocked_by_what_a_poke_left_behind_is_given_up(lanes: li
 
 def test_what_nobody_has_begun_can_be_taken_back(lanes: list[LoopLane], name: str) -> None:
     lane = _lane(lanes, 1, PATIENT)
-    assert (lane.withdraw(), lane.queued, lane.idle) == ([], 0, True)
+    assert (lane.withdraw(), len(lane._waiting), lane.idle) == ([], 0, True)
     lane.put([one(1, coroutines.AsyncWaits, name=name)])
     assert gates.arrived[name].wait(30)
     rest = [one(number, answering.AsyncLands) for number in range(2, 6)]
@@ -335,6 +335,6 @@ def test_pokes_wait_for_a_loop_while_none_can_be_made(
 
     monkeypatch.setattr(asyncio, "SelectorEventLoop", fails_at_first)
     lane.put([one(1, answering.AsyncLands)])
-    assert (lane.queued, lane.idle) == (1, False)
+    assert (len(lane._waiting), lane.idle) == (1, False)
     assert outcomes(drive(lane, lambda seen: seen, "it lands")) == {1: LANDED}
     assert next(tries) == 4

@@ -54,7 +54,7 @@ def test_everything_is_reported_once() -> None:
     lane.put(Work(number) for number in range(1, 2_001))
     reports = drive(lane, lambda seen: lane.idle and len(seen) >= 2_000, "all are poked")
     assert outcomes(reports) == dict.fromkeys(range(1, 2_001), Outcome.LANDED)
-    assert (lane.queued, lane.abandoned, lane.collect()) == (0, 0, [])
+    assert (len(lane._waiting), lane.abandoned, lane.collect()) == (0, 0, [])
 
 
 def test_quick_pokes_get_no_more_threads_and_slow_ones_do(
@@ -90,7 +90,7 @@ def test_no_more_are_poked_at_once_than_the_concurrency(gate: threading.Event) -
     lane.put(Work(number, stay) for number in range(1, 21))
     drive(lane, lambda _: gauge.inside == 3, "three are poked at once")
     lane.supervise()
-    assert lane.queued == 17
+    assert len(lane._waiting) == 17
     assert not lane.idle
     gate.set()
     assert len(drive(lane, lambda seen: len(seen) == 20, "all are poked")) == 20
@@ -143,7 +143,7 @@ def test_what_nobody_has_taken_up_can_be_taken_back(gate: threading.Event) -> No
     rest = [Work(number) for number in range(2, 10)]
     lane.put(rest)
     assert lane.withdraw() == rest
-    assert (lane.queued, lane.withdraw()) == (0, [])
+    assert (len(lane._waiting), lane.withdraw()) == (0, [])
     gate.set()
     assert outcomes(drive(lane, lambda seen: lane.idle and seen, "the first ends")) == {1: Outcome.LANDED}
     assert not any(work.begun.is_set() for work in rest)

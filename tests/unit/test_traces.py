@@ -10,9 +10,8 @@ from sensorpool.leases import poke_log
 from sensorpool.leases.poke_log import Record, latest_pokes
 from sensorpool.model.states import Outcome
 from sensorpool.model.values import Report, Trace
-from sensorpool.poke import traces
-from sensorpool.poke.answer import Answers, Reported
-from sensorpool.poke.traces import Traces
+from sensorpool.poke import answer
+from sensorpool.poke.answer import LONGEST_TRACE, MOST_TEXTS, Answers, Reported, Traces
 from sensorpool.worker import failing_pokes
 from sensorpool.worker.failing_pokes import FailingPokes
 from tests.support.builders import START, due_group
@@ -48,7 +47,7 @@ class Clock:
 
 
 def test_errors_of_the_same_lines_have_one_signature_and_each_its_own_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    Clock(monkeypatch, traces)
+    Clock(monkeypatch, answer)
     of = Traces().of
     first, again, other = of(raised(KeyError("a"))), of(raised(KeyError("b"))), of(elsewhere(KeyError("a")))
     assert first is not None
@@ -62,9 +61,9 @@ def test_errors_of_the_same_lines_have_one_signature_and_each_its_own_text(monke
 
 
 def test_so_many_texts_are_made_in_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, of = Clock(monkeypatch, traces), Traces().of
-    made = [of(raised(KeyError("a"))) for _ in range(traces.MOST + 5)]
-    assert [trace is not None and trace.text is not None for trace in made] == [True] * traces.MOST + [False] * 5
+    clock, of = Clock(monkeypatch, answer), Traces().of
+    made = [of(raised(KeyError("a"))) for _ in range(MOST_TEXTS + 5)]
+    assert [trace is not None and trace.text is not None for trace in made] == [True] * MOST_TEXTS + [False] * 5
     clock.now += 1
     later = of(raised(KeyError("c")))
     assert later is not None
@@ -76,7 +75,7 @@ def test_a_traceback_is_bounded_and_has_no_secret(monkeypatch: pytest.MonkeyPatc
     trace = Traces().of(raised(ValueError(f"{'x' * 100_000} thesecretword \0 \ud800")))
     assert trace is not None
     text = trace.text or ""
-    assert len(text) <= traces.LONGEST
+    assert len(text) <= LONGEST_TRACE
     assert "thesecretword" not in text
     assert "\0" not in text
     assert text.encode()
@@ -92,7 +91,7 @@ def test_a_deep_recursion_has_a_short_traceback() -> None:
         trace = Traces().of(error)
     assert trace is not None
     assert "deeper" in (trace.text or "")
-    assert len(trace.text or "") <= traces.LONGEST
+    assert len(trace.text or "") <= LONGEST_TRACE
 
 
 def test_an_error_with_a_long_chain_of_causes_has_a_short_traceback() -> None:
