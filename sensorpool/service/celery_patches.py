@@ -20,6 +20,7 @@ from sensorpool.instrumentation.logs import logger
 from sensorpool.instrumentation.redaction import one_line
 
 _ROUND = 10.0  # seconds; each wake-up of an idle process costs milliseconds of CPU
+_HEARTBEAT = 5.0  # seconds between two of the events by which Flower tells that a worker lives; Celery's own are 2 s
 _NEVER = 2**39  # kilobytes
 _GARBLED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError)
 
@@ -107,6 +108,7 @@ class SturdyConsumer(Consumer):
 
     def __init__(self, *arguments: Any, worker_options: dict[str, Any] | None = None, **named: Any) -> None:
         options = (worker_options or {}) | {"without_mingle": True, "without_gossip": True}
+        options["heartbeat_interval"] = options.get("heartbeat_interval") or _HEARTBEAT
         super().__init__(*arguments, worker_options=options, **named)
         self._lost = (*self.connection_errors, *self.channel_errors, OperationalError, OSError)
         self.connection_errors = (*self.connection_errors, *_GARBLED)  # an entry that is no message costs a connection
