@@ -213,7 +213,7 @@ def test_our_own_sensors_are_a_list() -> None:
         listed = Allowlist((pattern,))
         assert listed.named() == set(BUILT_IN_SENSORS)
         assert all(path in listed for path in BUILT_IN_SENSORS)
-    assert "harness.scripted.ScriptedSensor" not in Allowlist(("sensorpool.*",))
+    assert "sensorpool.testing.TestPool" not in Allowlist(("sensorpool.*",))
     doubt = doubt_about("sensorpool.testing.*")
     assert doubt is not None
     assert "stands for no class: docs/reference.md lists none below it as poolable" in doubt
