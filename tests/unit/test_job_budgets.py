@@ -64,13 +64,7 @@ def test_a_budget_that_has_refused_is_asked_later(client: Any) -> None:
     assert not found.budgets.may_ask(FOUR)
     again = found.budgets.again_in([FOUR])
     assert again is not None
-<<<<<<< HEAD
-    assert 0.2 < again <= 1.5
-||||||| 08fb9e6
-    assert 0.5 < again <= 1.0
-=======
     assert 0.5 < again <= 1.4
->>>>>>> w40-merge
     assert found.budgets.may_ask(FOUR, soon=2.0)
     assert found.budgets.again_in([]) is None
 
