@@ -9,7 +9,7 @@ from sensorpool.admin import instances
 from sensorpool.client.pool_view import PoolView
 from sensorpool.errors import Unknown, Unreachable
 from sensorpool.instrumentation.redaction import printable
-from sensorpool.leases.poke_log import last_outcomes
+from sensorpool.leases.poke_log import latest_pokes
 from sensorpool.model.json_text import read_json
 from sensorpool.model.states import INCONCLUSIVE, Outcome, State
 from sensorpool.model.usual_landing import family_of
@@ -171,7 +171,8 @@ def _last_outcomes(pool: PoolView) -> dict[int, Outcome]:
     pool.workers()
     found: dict[int, Outcome] = {}
     for shard_range in pool.ranges:
-        found |= last_outcomes(pool.leases.poke_log.records(shard_range))
+        latest = latest_pokes(pool.leases.poke_log.records(shard_range))
+        found |= {group_id: poked.outcome for group_id, poked in latest.items()}
     return found
 
 

@@ -145,27 +145,14 @@ class PokeLog:
         return [text for texts in self._store.call(pipeline.execute) for text in texts]
 
 
-def latest_pokes(records: Iterable[str], group_ids: Collection[int]) -> dict[int, Poked]:
-    """Find the last poke of each of these groups in the records of their range."""
+def latest_pokes(records: Iterable[str], group_ids: Collection[int] | None = None) -> dict[int, Poked]:
+    """Find the last poke of each of these groups, or of all groups, in the records of their range."""
     latest: dict[int, Poked] = {}
     for group_id, poked in _read_all(records, group_ids):
         known = latest.get(group_id)
         if known is None or poked.at > known.at:
             latest[group_id] = poked
     return latest
-
-
-def last_outcomes(records: Iterable[str]) -> dict[int, Outcome]:
-    """Find what the last poke of each group saw, in the records of their range."""
-    latest: dict[int, tuple[Milliseconds, str]] = {}
-    for text in records:
-        at, codes, offsets, ids, *_ = _read(text)
-        for group_id, code, offset in zip(ids, codes, offsets, strict=False):
-            began = at + offset
-            known = latest.get(group_id)
-            if known is None or began > known[0]:
-                latest[group_id] = (began, code)
-    return {group_id: _OUTCOMES[code] for group_id, (_, code) in latest.items() if code in _OUTCOMES}
 
 
 def pokes_of(records: Iterable[str], group_id: int, most: int) -> list[Poked]:
@@ -176,11 +163,12 @@ def pokes_of(records: Iterable[str], group_id: int, most: int) -> list[Poked]:
     return [found[at] for at in sorted(found)[-most:]]
 
 
-def _read_all(records: Iterable[str], group_ids: Collection[int]) -> Iterator[tuple[int, Poked]]:
+def _read_all(records: Iterable[str], group_ids: Collection[int] | None) -> Iterator[tuple[int, Poked]]:
     for text in records:
         at, codes, offsets, ids, reasons, took, tracebacks = _read(text)
         for place, (group_id, code, offset) in enumerate(zip(ids, codes, offsets, strict=False)):
-            if group_id in group_ids and code in _OUTCOMES:  # a newer version may have more outcomes
+            is_wanted = group_ids is None or group_id in group_ids
+            if is_wanted and code in _OUTCOMES:  # a newer version may have more outcomes
                 seconds = took[place] / 1000 if place < len(took) else 0.0
                 yield group_id, Poked(
                     at + offset, _OUTCOMES[code], reasons.get(place), seconds, tracebacks.get(place)
