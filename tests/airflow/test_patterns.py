@@ -15,6 +15,7 @@ from airflow.providers.standard.sensors.python import PythonSensor
 from airflow.providers.standard.sensors.weekday import DayOfWeekSensor
 
 from sensorpool import Settings
+from sensorpool.admin import allowed_classes
 from sensorpool.admin.allowed_classes import doubt_about, installed
 from sensorpool.airflow import catalog
 from sensorpool.airflow.configuration import AIRFLOW_SENSORS, AirflowSettings
@@ -250,7 +251,6 @@ print(json.dumps([found, [name for name in sys.modules if name.startswith("airfl
 
 
 def test_doctor_says_which_version_the_classes_were_proved_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sensorpool.admin import allowed_classes
 
     monkeypatch.setattr(allowed_classes, "version", lambda name: "99.0")
     [finding] = allowed_classes.look(Settings.load(sensors_enabled="airflow.providers.http.*"))

@@ -16,7 +16,7 @@ def test_a_place_in_the_prefetch_is_free_though_redis_did_not_take_the_acknowled
         def _remove_from_indices(self, *_: Any) -> Any:
             raise ConnectionError("away")
 
-    qos = Away(SimpleNamespace(), prefetch_count=1)
+    qos = Away(SimpleNamespace(do_restore=False), prefetch_count=1)
     qos._delivered["tag"] = "a message"
     assert not qos.can_consume()
     with pytest.raises(ConnectionError):
