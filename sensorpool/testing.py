@@ -23,7 +23,7 @@ from sensorpool.client.instance import Instance
 from sensorpool.client.nudger import Nudger
 from sensorpool.client.pool import Pool
 from sensorpool.client.validate import CheckedRegistration
-from sensorpool.client.wait import Named, Waiting, named, seconds_of, states
+from sensorpool.client.wait import Named, Wait, named, seconds_of, states
 from sensorpool.config.allowlist import Allowlist
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused
@@ -131,7 +131,7 @@ class TestPool(Pool):
             self.settler.settle([Fact(group_id, version, self.clock(), seen.outcome, seen.reason, value)])
         return self._states(instances)
 
-    def waiting(self, instance_ids: Named | Iterable[Named], timeout: float | timedelta | None) -> Waiting:
+    def waiting(self, instance_ids: Named | Iterable[Named], timeout: float | timedelta | None) -> Wait:
         """Return a wait that is over after one look, because in a test nothing happens meanwhile.
 
         Without a ``timeout``, as in a chain that Celery runs eagerly, what still waits is poked once.

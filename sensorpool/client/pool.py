@@ -9,7 +9,7 @@ from sensorpool.client import register, validate, wait
 from sensorpool.client.instance import Instance
 from sensorpool.client.nudger import Nudger
 from sensorpool.client.pool_view import PoolView
-from sensorpool.client.wait import Named, Waiting
+from sensorpool.client.wait import Named, Wait
 from sensorpool.client.wake import WakeUp, conditions_of, wake_up
 from sensorpool.config.settings import Settings
 from sensorpool.errors import Refused, SensorpoolError, SettingsError
@@ -276,9 +276,9 @@ class Pool(PoolView):
             time.sleep(pause)
         return waiting.states
 
-    def waiting(self, instance_ids: Named | Iterable[Named], timeout: float | timedelta | None) -> Waiting:
+    def waiting(self, instance_ids: Named | Iterable[Named], timeout: float | timedelta | None) -> Wait:
         """Return a wait that looks when its caller says so: see `wait`."""
-        return Waiting(self.database, instance_ids, timeout)
+        return Wait(self.database, instance_ids, timeout)
 
     def cancel(self, instance_id: Named, reason: str = "cancelled") -> State:
         """Cancel an instance; return its state (another one, if it had settled before).

@@ -29,7 +29,7 @@ Named = int | Registered
 """An instance by its id, or as `register` returned it."""
 
 
-class Waiting:
+class Wait:
     """A wait for instances, look by look, so that a thread or an event loop can sleep between two of them.
 
     :raises Refused: when an argument is neither an id nor an `Instance`; or the timeout is no number.

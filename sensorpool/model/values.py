@@ -2,7 +2,6 @@
 
 import uuid
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -261,9 +260,6 @@ class Flushed:
     unsettled: dict[int, str] = field(default_factory=dict)  # groups whose result could not be written, and why
 
 
-_MOST_NAMES = 10
-
-
 @dataclass(slots=True)
 class JobResult:
     """The result of one poke_shard job: the small object that Flower shows."""
@@ -283,10 +279,6 @@ class JobResult:
     def count(self, name: str, number: int) -> None:
         """Count what is rarely more than zero, by a name that Flower shows."""
         self.extra[name] = self.extra.get(name, 0) + number
-
-    def count_each(self, name: str, numbers: Mapping[str, int]) -> None:
-        """Count the same by the names of backends or budgets: Flower shows the ten largest."""
-        self.extra[name] = dict((Counter(self.extra.get(name, {})) + Counter(numbers)).most_common(_MOST_NAMES))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for Flower: groups, poked, landed, errors, seconds, and the others that are not zero."""

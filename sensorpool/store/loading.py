@@ -78,9 +78,4 @@ def as_now(connection: Connection, ids: Sequence[int]) -> list[DueRow]:
     return found
 
 
-def there(connection: Connection, ids: Sequence[int]) -> set[int]:
-    """Return the ids of the groups that exist."""
-    return set(connection.execute(select(g.c.id).where(among(g.c.id)), {"ids": ids}).scalars())
-
-
 _AS_NOW = select(g.c.id, g.c.version, g.c.hashcode).where(among(g.c.id))

@@ -32,7 +32,7 @@ _LONG = 1.0  # seconds: a job does not wait longer for pokes that have begun
 
 
 @dataclass(slots=True)
-class Poked:
+class LeftOver:
     """What a dispatch leaves.
 
     :param left: ids of the groups that there was no time for.
@@ -61,7 +61,7 @@ class Tools:
     metrics: Metrics
 
 
-def poke(tools: Tools, held: Acquired, batch: Batch, units: list[PokeUnit]) -> Poked:
+def poke(tools: Tools, held: Acquired, batch: Batch, units: list[PokeUnit]) -> LeftOver:
     """Poke groups and settle what the pokes saw. Pokes that take longer than their job go on by themselves.
 
     :raises Unreachable: when the database or Redis does not answer.
@@ -69,7 +69,7 @@ def poke(tools: Tools, held: Acquired, batch: Batch, units: list[PokeUnit]) -> P
     dispatch = _Dispatch(tools, held, batch, units)
     if not units:
         dispatch.flush()  # the steps before may have left facts
-        return Poked()
+        return LeftOver()
     tools.watchdog.guard()
     poking = tools.poker.begin(batch.moment.at)
     try:
@@ -93,7 +93,6 @@ def sift(tools: Tools, held: Acquired, batch: Batch, units: Sequence[PokeUnit]) 
     sifted = tools.breakers.sift(units, batch.moment.at(time.monotonic()), held.state.left)
     if sifted.missed:
         batch.result.count("held", sifted.missed.total())
-        batch.result.count_each("held_of", sifted.missed)
         for backend, number in sifted.missed.items():
             tools.metrics.count("held", number, backend)
     return sifted.units, sifted.left
@@ -110,7 +109,7 @@ class _Dispatch:
         self._lease = held.lease
         self._held = held
         self._batch = batch
-        self._poked = Poked()
+        self._poked = LeftOver()
         self._few = 2 * tools.settings.poke_concurrency
         self._chunk = self._few  # groups of a class that are handed over in one go
         self._budgets = self._ask_budgets(units) if tools.budgets else None
@@ -123,7 +122,7 @@ class _Dispatch:
         """
         self._tools.finisher.flush(self._batch)
 
-    def poke_in_turn(self, poking: Poking) -> Poked:
+    def poke_in_turn(self, poking: Poking) -> LeftOver:
         """Poke until no group waits, or time is up."""
         batch, lease, settings, wait = self._batch, self._lease, self._tools.settings, _WAITS[0]
         flushed_at = time.monotonic()
@@ -151,16 +150,15 @@ class _Dispatch:
         self._take(poking.step())  # what has ended since the last look is not slow
         self.flush()
         self._poked.left = [unit.group.id for unit in waiting]
-        over_budget: Counter[str] = Counter()
+        over_budget = 0
         for (_, budget), line in self._lines.items():
             if budget is None:
                 self._poked.left += [unit.group.id for unit in line]
             else:
                 self._poked.waiting += [unit.group.id for unit in line]
-                over_budget[budget.pattern] += len(line)
+                over_budget += len(line)
         if over_budget and self._budgets is not None:
-            batch.result.count("over_budget", over_budget.total())
-            batch.result.count_each("over_budget_of", over_budget)
+            batch.result.count("over_budget", over_budget)
             self._poked.again_in = self._budgets.again_in(budget for _, budget in self._lines if budget is not None)
         return self._poked
 

@@ -24,7 +24,7 @@ from sensorpool.store.late_conditions import UsualLandings
 from sensorpool.store.pool_id import PoolId
 from sensorpool.worker import adaptive, dispatch, load
 from sensorpool.worker.clock_watch import ClockWatch
-from sensorpool.worker.dispatch import Poked, Tools
+from sensorpool.worker.dispatch import LeftOver, Tools
 from sensorpool.worker.finisher import Batch
 from sensorpool.worker.later_jobs import LaterJobs
 from sensorpool.worker.load import Loaded, Moment
@@ -254,7 +254,7 @@ class Jobs:
 
     # finish
 
-    def _leave(self, held: Acquired, batch: Batch, loaded: Loaded, poked: Poked, began: float) -> None:
+    def _leave(self, held: Acquired, batch: Batch, loaded: Loaded, poked: LeftOver, began: float) -> None:
         """Note in the state what the next holder has to know, and the round's figures for operators."""
         state, result, now = held.state, batch.result, loaded.now
         left, not_here = poked.left + poked.waiting, batch.take_not_here()
@@ -273,7 +273,7 @@ class Jobs:
         result.seconds += took
         result.lag_seconds = max(result.lag_seconds, state.lag_ms / 1000)
 
-    def _finish(self, held: Acquired, batch: Batch, poked: Poked, ends: float) -> list[int] | None:
+    def _finish(self, held: Acquired, batch: Batch, poked: LeftOver, ends: float) -> list[int] | None:
         """Leave the range to the next holder; return as `_round` whether it is kept for another round."""
         failpoint("finish.before")
         dead, shard_range = held.background.dead, batch.shard_range

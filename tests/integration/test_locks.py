@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 from sensorpool import Pool, Settings
 from sensorpool.admin import findings
 from sensorpool.admin.status import status
-from sensorpool.client.wait import Waiting
+from sensorpool.client.wait import Wait
 from sensorpool.errors import Unreachable
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact
@@ -185,7 +185,7 @@ def test_a_lock_on_a_whole_table_holds_no_call_for_ever(
 def test_a_wait_outlasts_a_lock_on_a_whole_table(make_pool: Callable[..., Pool], postgres_database: str) -> None:
     pool = make_pool(postgres_database)
     one = register(pool, "a")
-    waiting = Waiting(pool.database, [one.id], 60)
+    waiting = Wait(pool.database, [one.id], 60)
     assert waiting.look() is not None
     with whole_table(postgres_database, "sensor_instance"):
         assert waiting.look() is not None

@@ -33,7 +33,7 @@ class Scripted:
 
 
 def waited(database: Any, named: Any, timeout: Any = None) -> dict[int, State]:
-    waiting = wait.Waiting(database, named, timeout)
+    waiting = wait.Wait(database, named, timeout)
     while (pause := waiting.look()) is not None:
         time.sleep(pause)
     return waiting.states
