@@ -96,7 +96,8 @@ def _made(url: str) -> Engine:
             utc = "SET time_zone = '+00:00'"  # as Airflow's times are
             options = {"connect_timeout": _CONNECT_SECONDS, "read_timeout": _SECONDS, "init_command": utc}
             options["charset"] = "utf8mb4"
-            begin = ["START TRANSACTION READ ONLY"]
+            # in a transaction that is begun read-only, MariaDB creates tables all the same
+            begin = ["SET SESSION TRANSACTION READ ONLY"]
         case _:
             raise SettingsError(f"--airflow-db names no database of Airflow's (PostgreSQL, MySQL, SQLite): {_HOW}")
     try:
