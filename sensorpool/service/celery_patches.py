@@ -128,6 +128,17 @@ class SturdyConsumer(Consumer):
                 self._round.cancel()
             self._round = hub.call_repeatedly(_ROUND, runtime.come_round)
 
+    def add_task_queue(self, queue: str, *arguments: Any, **options: Any) -> None:
+        """Take jobs from a queue (``add_consumer`` of remote control), also after the next loss of the connection.
+
+        Fault: Celery does not note a queue again that ``cancel_consumer`` has struck out. Cost: after the next loss of
+        its connection the worker takes no jobs (`test_paused_worker.py`).
+        """
+        super().add_task_queue(queue, *arguments, **options)
+        queues = self.app.amqp.queues
+        if queue not in queues.consume_from:
+            queues.select([*queues.consume_from, queue])
+
     def create_task_handler(self, *arguments: Any, **named: Any) -> Callable[[Any], Any]:
         """Return the function that takes a message."""
         handle = super().create_task_handler(*arguments, **named)

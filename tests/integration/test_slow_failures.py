@@ -10,6 +10,7 @@ import pytest
 from harness.until import until
 from sensorpool import Pool, Settings
 from sensorpool.errors import InfraFailure, Unreachable
+from sensorpool.leases.lease import Lease
 from sensorpool.model.states import State
 from sensorpool.worker.context import Worker
 from tests.support.builders import START
@@ -105,8 +106,7 @@ def test_an_answer_ends_the_window_though_the_job_that_handed_the_poke_over_left
     Refuses.script[:] = ["quick"] * 4 + ["slow nothing"] + ["quick"] * 6
     assert [fleet.poke() for _ in range(4)] == [State.SENSING] * 4
     with monkeypatch.context() as patched:
-        for worker in fleet.workers:
-            patched.setattr(worker.leases, "finish", away)
+        patched.setattr(Lease, "finish", away)
         with suppress(Unreachable):
             fleet.poke()
         until("the slow poke to end", lambda: not any(worker.background.is_busy for worker in fleet.workers))

@@ -14,9 +14,7 @@ from sensorpool.errors import SchemaMismatch, Unreachable
 from sensorpool.model.states import Outcome, State
 from sensorpool.model.values import Fact, PokeReturnValue
 from sensorpool.settle.flush import flush
-from sensorpool.worker.chores.round import Place
 from sensorpool.worker.context import Worker
-from sensorpool.worker.rescue import rescue
 from tests.integration.test_jobs import QUICK, job
 from tests.support.troubled import put_in_trouble
 
@@ -131,14 +129,6 @@ def test_a_result_of_a_child_is_refused_and_made_again_too(pool: Pool, worker: W
         until("its poke", lambda: not worker.background.is_busy)
         assert pool.wait([bad], 0) == {bad: State.SENSING}
     until("its end", lambda: job(worker, pool) and pool.wait([bad], 0)[bad] is State.SUCCESS)
-
-
-def test_rescue_gets_past_an_instance_that_it_cannot_fail(pool: Pool, worker: Worker) -> None:
-    bad, good = register(pool, "bad"), register(pool, "good")
-    pool.database.run(lambda connection: connection.execute(text("DELETE FROM poke_group")))
-    with refusing(pool, "NEW.task_id = 'bad'"):
-        rescue(worker, Place())
-        assert pool.wait([bad, good], 0) == {bad: State.SENSING, good: State.FAILED}
 
 
 @pytest.mark.parametrize("error", [Unreachable("away"), SchemaMismatch("no tables")])
