@@ -11,6 +11,7 @@ Airflow, which take the ends of instances to their tasks.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sensorpool.leases.lease import Leases
@@ -99,8 +100,7 @@ class Roster:
 
     def beat_tick(self) -> float | None:
         """Return the tick (seconds) of beat; None: no beat has noted it lately."""
-        found = self._get("beat_tick")
-        return None if found is None else float(found)
+        return self._number("beat_tick")
 
     def beat_age(self) -> float | None:
         """Return the seconds since beat's last note; None: there was none in a day."""
@@ -118,8 +118,14 @@ class Roster:
         self._set(name, str(self._store.now()), _NOTES_KEPT)
 
     def _age(self, name: str) -> float | None:
-        found = self._get(name)
-        return None if found is None else max(0.0, (self._store.now() - int(found)) / 1000)
+        found = self._number(name)
+        return None if found is None else max(0.0, (self._store.now() - found) / 1000)
+
+    def _number(self, name: str) -> float | None:
+        """Return a number that was noted; None: it was not, or another program has written there."""
+        with suppress(ValueError):
+            return float(self._get(name) or "")
+        return None
 
     def _get(self, name: str) -> str | None:
         found: str | None = self._store.call(self._store.client.get, self._key(name))
