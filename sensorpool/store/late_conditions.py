@@ -42,12 +42,13 @@ class UsualLandings:
             self._kept = {}
         kept, here = self._kept, time.monotonic()
         unread = [family for family in families if family not in kept or here - kept[family][0] > _KEPT][:most]
-        kept.update((family, (here, {})) for family in unread)
         for start in range(0, len(unread), _LOOKED_UP):
-            known = self._database.read(families_with_landings, unread[start : start + _LOOKED_UP], now)
+            some = unread[start : start + _LOOKED_UP]
+            known = self._database.read(families_with_landings, some, now)
+            found: dict[int, Sequence[PastLanding]] = {}
             for place in range(0, len(known), _AT_ONCE):
-                found = self._database.read(newest_landings, known[place : place + _AT_ONCE], now)
-                kept.update((family, (here, usual_of(landings))) for family, landings in found.items())
+                found |= self._database.read(newest_landings, known[place : place + _AT_ONCE], now)
+            kept.update((family, (here, usual_of(found.get(family, ())))) for family in some)
         return {family: kept[family][1] for family in families if family in kept}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
+from sensorpool.errors import Unreachable
 from sensorpool.model.states import Ending
 from sensorpool.model.usual_landing import ALL_DAYS, Series, Usual
 from sensorpool.store.database import Database
@@ -76,6 +77,19 @@ def test_what_was_read_is_kept_for_an_hour(record: Record, monkeypatch: pytest.M
     record.write(days(*[HOUR] * 10))
     assert kept.of([7], MONDAY) == {7: {}}
     monkeypatch.setattr("sensorpool.store.late_conditions._KEPT", -1.0)
+    assert kept.of([7], MONDAY) == {7: {ALL: Usual(10, *[HOUR] * 4)}}
+
+
+def test_what_could_not_be_read_is_read_by_the_next_call(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any) -> Any:
+        raise Unreachable("away")
+
+    record.write(days(*[HOUR] * 10))
+    kept = UsualLandings(record.database)
+    with monkeypatch.context() as patched:
+        patched.setattr("sensorpool.store.late_conditions.families_with_landings", away)
+        with pytest.raises(Unreachable):
+            kept.of([7], MONDAY)
     assert kept.of([7], MONDAY) == {7: {ALL: Usual(10, *[HOUR] * 4)}}
 
 
