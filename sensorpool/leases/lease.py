@@ -268,5 +268,4 @@ class Lease:
             self._leases.files.put_in_flight(self.shard_range, [])
 
     def _run(self, script: str, names: Sequence[str], *arguments: object) -> Any:
-        keys = [self._leases.store.key(self.shard_range, name) for name in names]
-        return self._leases.store.run(script, keys, [self.token, *arguments])
+        return self._leases.store.run(script, self._leases._keys(self.shard_range, *names), [self.token, *arguments])
