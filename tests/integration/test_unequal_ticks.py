@@ -60,6 +60,14 @@ def test_health_goes_by_its_own_tick_while_no_other_is_known(monitor: Pool, work
     assert [line for line in findings.health(monitor) if "ticks have stopped" in line]
 
 
+def test_a_tick_that_is_none_counts_for_nothing(monitor: Pool, worker: Worker) -> None:
+    client, key = worker.leases.store.client, worker.leases.store.pool_key("beat_tick")
+    client.set(key, "x")
+    assert monitor.roster.beat_tick() is None
+    later(monitor, 200)
+    assert [line for line in findings.health(monitor) if "ticks have stopped" in line]
+
+
 def test_health_goes_by_the_tick_of_beat(make_service: Callable[..., Service]) -> None:
     service = make_service()
     service.worker()
